@@ -1,0 +1,207 @@
+"""The boundaries that everything hangs on: Env, Session, Policy, Explorer.
+
+    Env       a kind of world: lists worlds and tasks, opens sessions, replays references, names action tokens
+    Session   one episode: start, act ... act, evaluate, close; used once and discarded
+    Policy    turns a batch of conversations into a batch of completions
+    Explorer  an environment's procedural explorer: plays a chat model's part without a model
+
+Messages are OpenAI chat messages as plain dicts: role, content, and for tool use `tool_calls`
+([{"id", "name", "args"}]) and `tool_call_id`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from store.rows import Json, Origin, OutcomeKind, Split, Task
+
+Message = dict[str, Any]
+ActionFormat = Literal["sql", "tool_calls", "python"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """A place to act in: a database schema, a configuration of APIs, a set of app databases."""
+
+    id: str
+    env: str
+    split: Split
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """A proposed task before anything is known of it: what an explorer abstracts."""
+
+    world: str
+    user_turns: list[str]
+    reference: Json
+    tools: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How an episode ended (mission.md, "whose fault")."""
+
+    kind: OutcomeKind
+    score: float | None = None
+    """In [0, 1]; None unless `kind` is `scored`. Success = score >= 0.5."""
+    violation: str | None = None
+    detail: str = ""
+
+    @property
+    def success(self) -> bool:
+        return self.score is not None and self.score >= 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """What the environment answers to one assistant message."""
+
+    messages: list[Message]
+    """Shown to the policy next; empty if the episode is over."""
+    done: bool
+    failed: bool = False
+    """The action was refused or raised an error."""
+
+
+class Session(Protocol):
+    """One episode, single-use. All methods may be awaited from one task only."""
+
+    tools: list[Json]
+    """JSON-schema function tools open to the actor ([] in text modes)."""
+
+    async def start(self) -> list[Message]:
+        """The first messages: system prompt and first user turn."""
+        ...
+
+    async def act(self, message: Message) -> Observation:
+        """Apply one assistant message. Never raises for what the actor did; raises InfraError for the machine's faults."""
+        ...
+
+    async def evaluate(self) -> Outcome: ...
+
+    async def close(self) -> None: ...
+
+
+class Env(Protocol):
+    name: str
+    version: str
+    action_format: ActionFormat
+    explore_steps: int
+    """Default budget of tool steps of one exploration."""
+
+    def worlds(self, split: Split) -> list[World]: ...
+
+    def describe(self, world: str) -> str:
+        """What an explorer is told of the world. UsageError if there is no such world."""
+        ...
+
+    def seed_tasks(self) -> list[Task]: ...
+
+    def suites(self) -> dict[str, list[Task]]:
+        """Held-out suites by name; their worlds' splits are never `train` unless the suite says so."""
+        ...
+
+    def open(self, world: str, task: Task | None = None, *, tools: bool = False) -> Session:
+        """A fresh session. Without a task, or with `tools`, the actor works through tools (explorer, validator)."""
+        ...
+
+    def materialize(self, draft: Draft, origin: Origin) -> Task:
+        """Execute the draft's reference and record its outcome. InvalidTask where `check` would give a reason."""
+        ...
+
+    async def replay(self, task: Task) -> Outcome:
+        """Play the reference in a fresh session, through the same `act` that a policy uses, and evaluate."""
+        ...
+
+    async def noop(self, task: Task) -> Outcome:
+        """The best outcome that doing nothing of use reaches (empty answer, constants): must not be a success."""
+        ...
+
+    def check(self, draft: Draft) -> list[str]:
+        """Hard checks: [] or reasons, each `word: explanation`; the word is stable."""
+        ...
+
+    def twins(self, task: Task) -> list[str]:
+        """Keys of exact duplication: two tasks that share one are duplicates (same question, same canonical reference)."""
+        ...
+
+    def action_tokens(self, step_action: str) -> list[str]:
+        """Action tokens of one step's action (mission.md, rare)."""
+        ...
+
+    def structure(self, reference: Json) -> str: ...
+
+    def difficulty(self, reference: Json) -> float: ...
+
+    def solution(self, task: Task) -> list[Message]:
+        """The reference as a conversation in the policy's action format: SFT's target."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One conversation to be continued."""
+
+    messages: list[Message]
+    seed: int
+    temperature: float
+    """0 = greedy."""
+    max_tokens: int
+    tools: list[Json] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    message: Message
+    """The assistant message: role, content, and tool_calls where the policy made some."""
+    prompt_ids: list[int] | None = None
+    completion_ids: list[int] | None = None
+    logprobs: list[float] | None = None
+    """[C] under the sampling distribution (temperature applied, full support)."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    """US dollars."""
+
+
+class Policy(Protocol):
+    spec: str
+    version: int
+    batch: int
+    """How many requests it likes to be given at once."""
+
+    async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        """One entry a request, in order. An entry that is an exception makes its rollout `infra`."""
+        ...
+
+
+class Explorer(Protocol):
+    """An environment's procedural explorer: pure functions of what an LLM explorer is shown, and a seeded rng.
+
+    `view` is what the prompts show: {"world": describe(world), "tools": [...], "signal": {...} | None,
+    "context": {...} | None, "log": [{"name", "args", "observation", "failed"}], "steps_left": int}.
+    """
+
+    def reflect(self, view: Json, rng: random.Random) -> Json:
+        """The exploration context: {"where", "failure", "vary", ...}."""
+        ...
+
+    def next_call(self, view: Json, rng: random.Random) -> Json | None:
+        """The next tool call {"name", "args"}, or None when done."""
+        ...
+
+    def abstract(self, view: Json, rng: random.Random) -> list[Json]:
+        """Task-solution pairs from the log: [{"user_turns": [...], "reference": ...}]."""
+        ...
+
+    def repair(self, view: Json, draft: Json, problem: str, rng: random.Random) -> Json | None:
+        """The draft with its wording or reference repaired, or None to give up."""
+        ...
+
+
+Report = Callable[[str, int, int], None]
+"""Where long work reports (label, done, total); the command line draws a bar on stderr, a test passes a no-op."""

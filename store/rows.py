@@ -1,0 +1,327 @@
+"""Every persisted noun, in the order in which the loop makes them.
+
+    Run         one `coevolve evolve` history: its seed, config and versions
+    Task        an executable task; its id is a hash of its content
+    Snapshot    D_t: the tasks that iteration t trains on
+    Trajectory  one episode of a policy or an explorer in an environment
+    Step        one action and the observation that answered it
+    Signal      a weakness found in training rollouts: forgetting, boundary, rare
+    Exploration one run of the exploration agent, unguided or conditioned on a signal
+    Candidate   a task-solution pair abstracted from one exploration
+    Verdict     what execution said of a candidate: the task it became, or why it was rejected
+    Withdrawal  a task found defective later (its reference no longer replays)
+    Score       a metric of one policy version on one held-out suite
+    Phase       a finished phase of an iteration: its seconds and counts; the loop resumes from these
+
+Rows are frozen and carry no behaviour beyond computing their own id. `t` is an iteration: one `train` call on
+snapshot D_t. The policy that samples in iteration t is version t; training on D_t writes version t+1. Every
+row is identified by `KEY`; appending the same key twice is harmless, the first one stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+Json = Any
+"""A JSON value: dict, list, str, int, float, bool or None."""
+
+Split = Literal["train", "gold", "test", "shifted"]
+Origin = Literal["seed", "explored", "refined", "outside"]
+Purpose = Literal["train", "eval", "validate", "explore"]
+OutcomeKind = Literal["scored", "infra", "invalid"]
+SignalKind = Literal["forgetting", "boundary", "rare"]
+
+
+def content_id(*parts: Json) -> str:
+    """16 hex digits of SHA-256 over the canonical JSON of `parts` (sorted keys, no spaces)."""
+    canonical = msgspec.json.encode(parts, order="sorted")
+    return hashlib.sha256(canonical).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: str
+    created_at: float
+    """Unix seconds."""
+    seed: int
+    env: str
+    policy: str
+    """Spec string of the policy, as wiring reads it (`hf:DIR`, `litellm:NAME`, ...)."""
+    config: Json
+    """The resolved settings."""
+    versions: Json
+    """{component: version} of python, coevolve and what it runs on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: str
+    """`task_id(...)` of the content: env, env_version, world, user_turns, tools, reference, expected."""
+    env: str
+    env_version: str
+    world: str
+    split: Split
+    user_turns: list[str]
+    """What the user says, one entry a turn."""
+    tools: list[str]
+    """Names of the tools that the policy may use; empty = the environment's default."""
+    reference: Json
+    """The reference solution: SQL text, calls per turn, or code. Never in a prompt of the policy."""
+    expected: Json
+    """The outcome that the reference reaches: result hash per population, state per turn, ... Never in a prompt."""
+    structure: str
+    """The environment's structure key: tasks of one shape share it."""
+    difficulty: float
+    """The environment's own measure, >= 0, comparable within one environment."""
+    origin: Origin
+
+
+def task_id(
+    *,
+    env: str,
+    env_version: str,
+    world: str,
+    user_turns: list[str],
+    tools: list[str],
+    reference: Json,
+    expected: Json,
+) -> str:
+    """Id of a task's content: no run, no time, no lineage, so the same task has the same id everywhere."""
+    return content_id("task", env, env_version, world, user_turns, tools, reference, expected)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    KEY: ClassVar[tuple[str, ...]] = ("run", "t")
+    id: str
+    """`snapshot_id(task_ids)`: covers task content only, in order."""
+    run: str
+    t: int
+    task_ids: list[str]
+    """In training order; D_{t+1} starts with the rows of D_t."""
+    created_at: float
+
+
+def snapshot_id(task_ids: list[str]) -> str:
+    return content_id("snapshot", task_ids)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trajectory:
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: str
+    run: str
+    t: int
+    """Iteration; for eval rows the policy version that was evaluated (the same number)."""
+    purpose: Purpose
+    env: str
+    world: str
+    task_id: str | None
+    """None for explorations."""
+    suite: str | None
+    """Held-out suite of an eval row, else None."""
+    k: int
+    """Index in the group of K rollouts of one task."""
+    attempt: int
+    """0 for the first try; a retry after an infrastructure failure counts up."""
+    policy: str
+    policy_version: int
+    seed: int
+    """Sampling seed: hash(config seed, t, task, k); the attempt is not in it."""
+    outcome: OutcomeKind
+    score: float | None
+    """In [0, 1]; None unless outcome is `scored`."""
+    violation: str | None
+    """Kind of detected cheating (then score is 0), else None."""
+    error: str | None
+    """What went wrong in words: the infrastructure failure, the defect of the task."""
+    steps: int
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    created_at: float
+
+
+def trajectory_id(*, run: str, purpose: Purpose, t: int, task: str, k: int, attempt: int = 0) -> str:
+    """`task` is the task id, or the exploration id for explorations."""
+    return content_id("trajectory", run, purpose, t, task, k, attempt)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    KEY: ClassVar[tuple[str, ...]] = ("trajectory_id", "index")
+    trajectory_id: str
+    index: int
+    action: str
+    """What the model wrote: text, SQL, or the JSON of its tool calls."""
+    observation: str
+    """What the environment answered; empty where nothing was shown to the model."""
+    tokens: list[str]
+    """Action tokens (mission.md): tool names, `app.api`, or one token per SQL clause. Also the index's narrow
+    `tool_calls` table, one row a token, which the rare-pattern query reads."""
+    failed: bool
+    """The environment refused the action or it raised an error."""
+    prompt_ids: list[int] | None
+    """[P] token ids that the sampler was given, None where the sampler gives none."""
+    completion_ids: list[int] | None
+    """[C] token ids that the sampler chose."""
+    logprobs: list[float] | None
+    """[C] log-probability of each chosen token under the sampling distribution."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signal:
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: str
+    """content_id("signal", run, t, kind, task_id or pattern)."""
+    run: str
+    t: int
+    kind: SignalKind
+    task_id: str | None
+    """None for `rare`."""
+    pattern: list[str] | None
+    """The n-gram of action tokens, for `rare` only."""
+    evidence: list[str]
+    """Ids of the trajectories that show it, sorted."""
+    stats: Json
+    """forgetting: {"best", "best_t", "now"}; boundary: {"successes", "failures"}; rare: {"count", "rollouts"}."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exploration:
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: str
+    """content_id("exploration", run, t, signal_id or "unguided", index)."""
+    run: str
+    t: int
+    signal_id: str | None
+    """None = unguided."""
+    index: int
+    """0.. within the signal, or within the unguided explorations of t."""
+    world: str
+    model: str
+    """Spec of the explorer's model."""
+    context: Json
+    """The structured exploration context that the reflect node wrote; None if unguided."""
+    trajectory_id: str | None
+    """Its (action, observation) triplets: a trajectory with purpose `explore`."""
+    outcome: Literal["done", "infra"]
+    error: str | None
+    steps: int
+    tokens: int
+    cost: float
+    """US dollars; 0 for local models."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: str
+    """content_id("candidate", exploration_id, world, user_turns, tools, reference)."""
+    exploration_id: str
+    run: str
+    t: int
+    world: str
+    user_turns: list[str]
+    tools: list[str]
+    reference: Json
+    index: int
+    """Order within its exploration."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+    id: str
+    """content_id("verdict", candidate_id)."""
+    candidate_id: str
+    run: str
+    t: int
+    """Iteration in which it was decided."""
+    adopt: bool
+    reason: str
+    """`valid`, or one stable word for the rejection: `parse_error`, `empty_result`, `noop_passes`, `duplicate`, ..."""
+    detail: str
+    """The same in words, with figures; for a duplicate the id of its twin."""
+    task_id: str | None
+    """The task that it became, if adopted. Which snapshot it entered is in Snapshot.task_ids; until then it is pending."""
+    repairs: int
+    """How often the validator rewrote wording or reference before the decision."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Withdrawal:
+    KEY: ClassVar[tuple[str, ...]] = ("run", "task_id")
+    run: str
+    task_id: str
+    t: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    KEY: ClassVar[tuple[str, ...]] = ("run", "t", "suite", "slice", "metric")
+    run: str
+    t: int
+    """Policy version: 0 = warm start (or the base model), t+1 = after iteration t."""
+    suite: str
+    slice: str
+    """`all`, or a named part of the suite (`seen`, `unseen` skeletons)."""
+    metric: str
+    n: int
+    """Scored items; infrastructure failures are not among them."""
+    value: float
+    low: float
+    high: float
+    """95 % interval."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Phase:
+    KEY: ClassVar[tuple[str, ...]] = ("run", "t", "name")
+    run: str
+    t: int
+    name: str
+    """seed | train | signals | explore | validate | snapshot | eval."""
+    finished_at: float
+    seconds: float
+    counts: Json
+
+
+Row = (
+    Run
+    | Task
+    | Snapshot
+    | Trajectory
+    | Step
+    | Signal
+    | Exploration
+    | Candidate
+    | Verdict
+    | Withdrawal
+    | Score
+    | Phase
+)
+ROW_TYPES: tuple[type[Row], ...] = (
+    Run,
+    Task,
+    Snapshot,
+    Trajectory,
+    Step,
+    Signal,
+    Exploration,
+    Candidate,
+    Verdict,
+    Withdrawal,
+    Score,
+    Phase,
+)
