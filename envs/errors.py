@@ -1,7 +1,7 @@
 """Failures, typed by the boundary that they crossed.
 
     CoevolveError                 (store/errors.py) base: one clear line for a person
-    |-- UsageError                (store/errors.py) bad input: field, value, fix; the command line exits with 2, nothing changed
+    |-- UsageError                (store/errors.py) bad input: field, value, fix; the command line exits with 2
     |-- InfraError                the machine, a worker or an endpoint failed: never a score, never a signal
     |   |-- PolicyUnavailable     the policy's endpoint gave no answer
     |   `-- SessionLost           the environment's process died or fell silent and a fresh one did not

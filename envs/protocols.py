@@ -78,7 +78,7 @@ class Session(Protocol):
         ...
 
     async def act(self, message: Message) -> Observation:
-        """Apply one assistant message. Never raises for what the actor did; raises InfraError for the machine's faults."""
+        """Apply one assistant message. Raises InfraError for the machine's faults, nothing for the actor's."""
         ...
 
     async def evaluate(self) -> Outcome: ...
@@ -126,7 +126,7 @@ class Env(Protocol):
         ...
 
     def twins(self, task: Task) -> list[str]:
-        """Keys of exact duplication: two tasks that share one are duplicates (same question, same canonical reference)."""
+        """Keys of exact duplication: two tasks that share one are twins (same question or same reference)."""
         ...
 
     def action_tokens(self, step_action: str) -> list[str]:

@@ -252,7 +252,7 @@ class Verdict:
     detail: str
     """The same in words, with figures; for a duplicate the id of its twin."""
     task_id: str | None
-    """The task that it became, if adopted. Which snapshot it entered is in Snapshot.task_ids; until then it is pending."""
+    """The task that it became, if adopted. Pending until a Snapshot has its id."""
     repairs: int
     """How often the validator rewrote wording or reference before the decision."""
     seconds: float
@@ -298,18 +298,7 @@ class Phase:
 
 
 Row = (
-    Run
-    | Task
-    | Snapshot
-    | Trajectory
-    | Step
-    | Signal
-    | Exploration
-    | Candidate
-    | Verdict
-    | Withdrawal
-    | Score
-    | Phase
+    Run | Task | Snapshot | Trajectory | Step | Signal | Exploration | Candidate | Verdict | Withdrawal | Score | Phase
 )
 ROW_TYPES: tuple[type[Row], ...] = (
     Run,
