@@ -1,0 +1,152 @@
+"""Where things lie: a workspace folder and the runs in it.
+
+DIR/config.toml                      settings, commented
+DIR/store/                           journal, index (see store/)
+DIR/runs/<id>/config.json            the resolved settings of the run
+DIR/runs/<id>/manifest.json          id, versions, rounds asked for
+DIR/runs/<id>/snapshots/             D_0, D_1, ... and LATEST
+DIR/runs/<id>/checkpoints/<version>/ policy versions
+DIR/runs/<id>/graphs.sqlite          LangGraph checkpoints
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from store.errors import CoevolveError, UsageError
+
+if TYPE_CHECKING:
+    from store.db import Store
+
+CONFIG = "config.toml"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    root: Path
+
+    @staticmethod
+    def find(given: str | None) -> Workspace:
+        """The given folder, else the nearest folder upward that has a config.toml. UsageError if there is none."""
+        start = Path(given or os.environ.get("COEVOLVE_WORKSPACE") or ".").resolve()
+        candidates = [start] if given or os.environ.get("COEVOLVE_WORKSPACE") else [start, *start.parents]
+        for folder in candidates:
+            if (folder / CONFIG).is_file():
+                return Workspace(folder)
+        raise UsageError(
+            f"workspace: no {CONFIG} in {start}; make one with `coevolve init DIR`, or pass --workspace DIR"
+        )
+
+    @property
+    def config(self) -> Path:
+        return self.root / CONFIG
+
+    @cached_property
+    def store(self) -> Store:
+        from store.db import Store
+
+        return Store(self.root / "store")
+
+    def runs(self) -> list[RunFolder]:
+        """All runs, oldest first."""
+        folders = (self.root / "runs").glob("*/manifest.json")
+        found = [RunFolder(path.parent) for path in folders]
+        return sorted(found, key=lambda run: (run.manifest["created_at"], run.id))
+
+    def run(self, given: str | None = None) -> RunFolder:
+        """The named run, or the newest. UsageError if there is none."""
+        runs = self.runs()
+        if given is None and runs:
+            return runs[-1]
+        for run in runs:
+            if run.id == given:
+                return run
+        if not runs:
+            raise UsageError(f"run: {self.root} has no run yet; start one with `coevolve evolve` or `coevolve seed`")
+        raise UsageError(f"run: no run {given!r}; there are {', '.join(run.id for run in runs)}")
+
+    def create_run(self, manifest: dict[str, Any], config: dict[str, Any]) -> RunFolder:
+        """A new numbered run folder; its manifest is written last, so a folder without one is no run."""
+        numbers = [int(m[1]) for path in (self.root / "runs").glob("r*") if (m := re.fullmatch(r"r(\d+)", path.name))]
+        number = max(numbers, default=0) + 1
+        while True:
+            folder = self.root / "runs" / f"r{number:03d}"
+            try:
+                folder.mkdir(parents=True)
+                break
+            except FileExistsError:
+                number += 1
+        write_json(folder / "config.json", config)
+        write_json(folder / "manifest.json", {"id": folder.name, **manifest})
+        return RunFolder(folder)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        return dict(read_json(self.path / "manifest.json"))
+
+    @property
+    def snapshots(self) -> Path:
+        return self.path / "snapshots"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def graphs(self) -> Path:
+        return self.path / "graphs.sqlite"
+
+    @contextmanager
+    def locked(self, what: str) -> Iterator[None]:
+        """Held while `what` changes this run; a second process is refused at once and told who holds it."""
+        path = self.path / f".{what}.lock"
+        with path.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise CoevolveError(
+                    f"run {self.id}: another `coevolve {what}` is at work on it (PID {file.read().strip() or '?'}); "
+                    "wait for it, or stop it"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+
+def read_json(path: Path) -> Any:
+    """The JSON document at `path`; CoevolveError that names the file if it is missing or damaged."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CoevolveError(f"{path}: {error}") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write by rename, so that a reader sees the old document or the new one, never half of it."""
+    temporary = path.with_suffix(f".tmp{os.getpid()}")
+    with temporary.open("w") as file:
+        json.dump(value, file, indent=1, sort_keys=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,117 @@
+"""Play a held-out suite with a policy: rows for every rollout, then the scores.
+
+Rollouts are committed chunk by chunk and found again by id, so an evaluation that was killed goes on where it
+stopped; scores are computed from the committed rows alone, so scoring again gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from envs.errors import InfraError
+from envs.protocols import Env, Policy, Report
+from envs.rollout import Job, play, sampling_seed
+from evals.metrics import interval
+from evals.suites import slices
+from store.rows import Row, Score, Task, Trajectory
+
+MAX_ATTEMPTS = 2
+
+
+class EvalSettings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    suites: list[str] = ["gold", "shifted"]
+    """Held-out suites that `evolve` plays after every iteration."""
+    final: str = "test"
+    """Suite of the final report, played once with the best version on the first of `suites`; "" = none."""
+    limit: int = 0
+    """Tasks per suite; 0 = all."""
+    k: int = 1
+    """Rollouts per task (avg@k); with k = 1 the policy is greedy, else it samples at temperature 1."""
+
+
+async def evaluate(
+    env: Env,
+    name: str,
+    tasks: Sequence[Task],
+    policy: Policy,
+    *,
+    run: str,
+    seed: int,
+    k: int,
+    max_tokens: int,
+    deadline_s: float,
+    done: Collection[Trajectory],
+    append: Callable[[Iterable[Row]], None],
+    report: Report,
+) -> list[Trajectory]:
+    """All scored or invalid trajectories of the suite `name` at the policy's version; `done` = its committed rows.
+
+    Raises InfraError when more than half of the rollouts failed by infrastructure: such a score means nothing.
+    """
+    t = policy.version
+    final = {(row.task_id, row.k): row for row in done if row.outcome != "infra"}
+    tried = Counter((row.task_id, row.k) for row in done)
+    jobs = [
+        Job(task=task, k=i, seed=sampling_seed(seed, t, task.id, i), attempt=tried[task.id, i])
+        for task in tasks
+        for i in range(k)
+        if (task.id, i) not in final and tried[task.id, i] < MAX_ATTEMPTS
+    ]
+    for start in range(0, len(jobs), policy.batch):
+        report(f"eval {name}", start, len(jobs))
+        played = await play(
+            env,
+            jobs[start : start + policy.batch],
+            policy,
+            run=run,
+            t=t,
+            purpose="eval",
+            suite=name,
+            temperature=0.0 if k == 1 else 1.0,
+            max_tokens=max_tokens,
+            deadline_s=deadline_s,
+            max_attempts=MAX_ATTEMPTS,
+        )
+        append(row for trajectory, steps in played for row in (trajectory, *steps))
+        final |= {(row.task_id, row.k): row for row, _ in played if row.outcome != "infra"}
+    report(f"eval {name}", len(jobs), len(jobs))
+    if 2 * len(final) < len(tasks) * k:
+        raise InfraError(
+            f"suite {name}: only {len(final)} of {len(tasks) * k} rollouts could be scored; "
+            "see `select error from trajectory where outcome = 'infra'`"
+        )
+    return list(final.values())
+
+
+def scores(
+    run: str, t: int, name: str, tasks: Sequence[Task], rows: Iterable[Trajectory], seen: set[str]
+) -> list[Score]:
+    """Accuracy of each slice: the mean over tasks of the mean over their scored rollouts."""
+    by_task: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.outcome == "scored" and row.task_id is not None and row.score is not None:
+            by_task[row.task_id].append(row.score)
+    result = []
+    for part, ids in slices(tasks, seen).items():
+        values = [math.fsum(by_task[i]) / len(by_task[i]) for i in sorted(ids) if by_task.get(i)]
+        estimate = interval(values)
+        result.append(
+            Score(
+                run=run,
+                t=t,
+                suite=name,
+                slice=part,
+                metric="accuracy",
+                n=estimate.n,
+                value=estimate.value,
+                low=estimate.low,
+                high=estimate.high,
+            )
+        )
+    return result
