@@ -1,0 +1,80 @@
+"""Seeded draws and the shared vocabulary that fill the text2sql populations.
+
+Everything is built on `Random.random()` alone: it is the one method whose sequence Python promises to keep for
+a given seed, so a population, and with it every recorded result hash, is the same on every Python version.
+Values of text columns come from one vocabulary for all populations of a schema: a filter that finds rows in
+one population nearly always finds some in the others, while counts, sums and extremes differ.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+FIRST = "Ada Ben Cleo Dan Eva Finn Gina Hugo Iris Jon Kira Leo Mia Nils Olga Paul Rosa Sam Tara Uwe Vera Will".split()
+LAST = "Adler Berg Costa Dahl Evans Falk Grant Holm Ito Jansen Kim Lund Moss Novak Ortiz Park Quinn Reyes".split()
+PEOPLE = [f"{first} {last}" for last in LAST for first in FIRST]
+
+CITIES = ["Lisbon", "Oslo", "Lyon", "Ghent", "Turin"]
+OTHER_CITIES = ["Porto", "Bergen", "Malmo"]
+COUNTRIES = ["Japan", "Kenya", "Brazil", "France", "Norway"]
+OTHER_COUNTRIES = ["Peru", "Egypt", "Canada"]
+YEARS = range(2019, 2025)
+
+_MOODS = "Silent Golden Broken Hidden Distant Frozen Scarlet Gentle Hollow Restless".split()
+_THINGS = "River Garden Mirror Harbor Winter Letter Forest Shadow Bridge Island Lantern Orchard".split()
+TITLES = [f"{mood} {thing}" for mood in _MOODS for thing in _THINGS]
+"""120 titles of books, songs and albums."""
+
+
+class Draw:
+    """The random choices of one population of one schema."""
+
+    def __init__(self, schema: str, population: int) -> None:
+        self._random = random.Random(f"text2sql/{schema}/{population}")
+        self._population = population
+
+    def between(self, low: int, high: int) -> int:
+        """A whole number in [low, high]."""
+        return low + int(self._random.random() * (high - low + 1))
+
+    def chance(self, share: float) -> bool:
+        return self._random.random() < share
+
+    def one(self, values: Sequence[T]) -> T:
+        return values[self.between(0, len(values) - 1)]
+
+    def some(self, values: Sequence[T], n: int) -> list[T]:
+        """`n` different ones, in random order."""
+        left = list(values)
+        for i in range(n):
+            j = self.between(i, len(left) - 1)
+            left[i], left[j] = left[j], left[i]
+        return left[:n]
+
+    def kinds(self, core: Sequence[str], extras: Sequence[str]) -> list[str]:
+        """All of `core` and one of `extras`, another in each population: a list of the values tells them apart."""
+        return [*core, extras[self._population % len(extras)]]
+
+    def distinct(self, n: int, low: int, high: int, step: int = 1) -> list[int]:
+        """`n` different multiples: columns filled so have no ties, and "the highest" means one row."""
+        return self.some(range(low, high + 1, step), n)
+
+    def people(self, n: int, pool: int) -> list[str]:
+        """`n` of the first `pool` people: a name of one population is in another with probability n / pool."""
+        return self.some(PEOPLE[:pool], n)
+
+    def skewed(self, values: Sequence[T]) -> T:
+        """Early values far more often than late ones, so that counts per parent differ clearly."""
+        return values[int(self._random.random() ** 2 * len(values))]
+
+    def parents(self, n: int, ids: Sequence[int], *, cover: bool) -> list[int]:
+        """`n` foreign keys, skewed. With `cover` every parent has a child; without, some parents have none."""
+        order = self.some(ids, len(ids))
+        if not cover:
+            order = order[: -max(2, len(order) // 10)]
+        first = order if cover else []
+        return self.some([*first, *(self.skewed(order) for _ in range(n - len(first)))], n)
