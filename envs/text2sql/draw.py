@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+Rows = dict[str, list[tuple[Any, ...]]]
+"""Rows by table, parents before children, values in the order of the table's columns."""
 
-FIRST = "Ada Ben Cleo Dan Eva Finn Gina Hugo Iris Jon Kira Leo Mia Nils Olga Paul Rosa Sam Tara Uwe Vera Will".split()
-LAST = "Adler Berg Costa Dahl Evans Falk Grant Holm Ito Jansen Kim Lund Moss Novak Ortiz Park Quinn Reyes".split()
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+FIRST = words("Ada Ben Cleo Dan Eva Finn Gina Hugo Iris Jon Kira Leo Mia Nils Olga Paul Rosa Sam Tara Uwe Vera Will")
+LAST = words("Adler Berg Costa Dahl Evans Falk Grant Holm Ito Jansen Kim Lund Moss Novak Ortiz Park Quinn Reyes")
 PEOPLE = [f"{first} {last}" for last in LAST for first in FIRST]
 
 CITIES = ["Lisbon", "Oslo", "Lyon", "Ghent", "Turin"]
@@ -24,10 +31,13 @@ COUNTRIES = ["Japan", "Kenya", "Brazil", "France", "Norway"]
 OTHER_COUNTRIES = ["Peru", "Egypt", "Canada"]
 YEARS = range(2019, 2025)
 
-_MOODS = "Silent Golden Broken Hidden Distant Frozen Scarlet Gentle Hollow Restless".split()
-_THINGS = "River Garden Mirror Harbor Winter Letter Forest Shadow Bridge Island Lantern Orchard".split()
+_MOODS = words("Silent Golden Broken Hidden Distant Frozen Scarlet Gentle Hollow Restless")
+_THINGS = words(
+    "River Garden Mirror Harbor Winter Letter Forest Shadow Bridge Island Lantern Orchard Window Summer Tower Desert "
+    "Mountain Promise Journey Secret"
+)
 TITLES = [f"{mood} {thing}" for mood in _MOODS for thing in _THINGS]
-"""120 titles of books, songs and albums."""
+"""200 titles of books, songs and albums."""
 
 
 class Draw:
@@ -40,6 +50,15 @@ class Draw:
     def between(self, low: int, high: int) -> int:
         """A whole number in [low, high]."""
         return low + int(self._random.random() * (high - low + 1))
+
+    def size(self, low: int, high: int) -> int:
+        """A number of rows in [low, high], never the same in populations 0, 1 and 2 (needs high - low >= 2)."""
+        third = (high - low + 1) // 3
+        return low + third * (self._population % 3) + self.between(0, third - 1)
+
+    def ids(self, low: int, high: int) -> range:
+        """The primary keys 1..n of a table of `size(low, high)` rows."""
+        return range(1, self.size(low, high) + 1)
 
     def chance(self, share: float) -> bool:
         return self._random.random() < share
