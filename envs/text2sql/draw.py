@@ -21,9 +21,15 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
+def pairs(first: list[str], second: list[str], step: int) -> list[str]:
+    """Every "first second", in an order that mixes both well; `step` has no factor in common with their number."""
+    every = [f"{a} {b}" for a in first for b in second]
+    return [every[i * step % len(every)] for i in range(len(every))]
+
+
 FIRST = words("Ada Ben Cleo Dan Eva Finn Gina Hugo Iris Jon Kira Leo Mia Nils Olga Paul Rosa Sam Tara Uwe Vera Will")
 LAST = words("Adler Berg Costa Dahl Evans Falk Grant Holm Ito Jansen Kim Lund Moss Novak Ortiz Park Quinn Reyes")
-PEOPLE = [f"{first} {last}" for last in LAST for first in FIRST]
+PEOPLE = pairs(FIRST, LAST, 61)
 
 CITIES = ["Lisbon", "Oslo", "Lyon", "Ghent", "Turin"]
 OTHER_CITIES = ["Porto", "Bergen", "Malmo"]
@@ -36,7 +42,7 @@ _THINGS = words(
     "River Garden Mirror Harbor Winter Letter Forest Shadow Bridge Island Lantern Orchard Window Summer Tower Desert "
     "Mountain Promise Journey Secret"
 )
-TITLES = [f"{mood} {thing}" for mood in _MOODS for thing in _THINGS]
+TITLES = pairs(_MOODS, _THINGS, 67)
 """200 titles of books, songs and albums."""
 
 
