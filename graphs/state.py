@@ -1,0 +1,198 @@
+"""States, settings and messages of the graphs: JSON only, no types live in the graph files themselves.
+
+LangGraph loads a graph file a second time under another name, so a class defined there would exist twice. States
+hold ids and small JSON; `log` is stored as deltas, so the bytes of a thread's checkpoints grow linearly with its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
+
+from langgraph.channels import DeltaChannel
+from pydantic import BaseModel, ConfigDict, Field
+
+from store.rows import Json, Signal, content_id
+
+
+class ExploreSettings(BaseModel):
+    """Budgets of one exploration (mission.md, default budgets)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_signal: int = Field(default=2, ge=1)
+    """Explorations of one signal."""
+    steps: int | None = Field(default=None, ge=1)
+    """Tool calls of one exploration; None = the environment's own default."""
+    candidates: int = Field(default=3, ge=1)
+    """Candidates that one exploration may yield."""
+    deadline_s: float = Field(default=300.0, gt=0)
+    """Seconds of model and tool time until an exploration stops and keeps what it has."""
+    token_budget: int = Field(default=60_000, ge=1)
+    """Prompt and completion tokens until an exploration stops and keeps what it has."""
+
+
+class ValidateSettings(BaseModel):
+    """Budgets of the validation of one candidate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    repairs: int = Field(default=1, ge=0)
+    """How often the validator may rewrite wording or reference."""
+    steps: int = Field(default=3, ge=1)
+    """Tool calls of one try in a fresh session."""
+    growth: float = Field(default=0.2, ge=0.1, le=0.3)
+    """Share of |D_t| that one round may add; the surplus stays pending."""
+
+
+class Call(TypedDict):
+    """One tool call as the model wrote it."""
+
+    name: str
+    args: dict[str, Any]
+    text: str
+    """What the model said along with it."""
+    error: str | None
+    """Why it could not be read; such a call never reaches the session, the model gets this as observation."""
+
+
+class Entry(Call):
+    """A call and its answer: one line of the call log."""
+
+    observation: str
+    failed: bool
+
+
+class Spent(TypedDict):
+    tokens: int
+    cost: float
+    """US dollars."""
+    seconds: float
+    """Model and tool time; survives a resume, unlike a wall-clock start."""
+
+
+class DraftJson(TypedDict):
+    """A task-solution pair, as an explorer proposes it and a validator rewrites it."""
+
+    user_turns: list[str]
+    reference: Json
+
+
+class StepView(TypedDict):
+    action: str
+    observation: str
+    failed: bool
+
+
+class Evidence(TypedDict):
+    """A flagged trajectory, as an explorer sees it: what was asked, done and answered, never the reference."""
+
+    questions: list[str]
+    structure: str
+    """The environment's structure key of the task."""
+    score: float | None
+    steps: list[StepView]
+
+
+class SignalView(TypedDict):
+    """A signal, as an explorer sees it."""
+
+    kind: str
+    """forgetting | boundary | rare"""
+    pattern: list[str] | None
+    """Action tokens, for `rare` only."""
+    stats: Json
+    evidence: list[Evidence]
+
+
+class View(TypedDict, total=False):
+    """What every prompt shows of the world; the procedural explorer reads it too (envs/protocols.py, Explorer)."""
+
+    world: str
+    tools: list[Json]
+    signal: SignalView | None
+    context: Json | None
+    log: list[Json]
+    """[{"name", "args", "observation", "failed"}]"""
+    steps_left: int
+    draft: DraftJson
+    """Only where the validator tries a draft through the tools."""
+
+
+def extend(log: list[Entry], writes: Sequence[list[Entry]]) -> list[Entry]:
+    """Reducer of a call log: appends."""
+    return [*log, *(entry for write in writes for entry in write)]
+
+
+Log = Annotated[list[Entry], DeltaChannel(extend)]
+
+
+class ActState(TypedDict, total=False):
+    """What the loop act <-> tools needs; both graphs have it."""
+
+    id: str
+    """Key of the session: exploration id, or candidate id."""
+    world: str
+    seed: int
+    log: Log
+    pending: list[Call]
+    """Calls of the last reply that the tools have not answered yet."""
+    spent: Spent
+    stop: str | None
+    """Why the loop ended: done | steps | tokens | deadline | environment; None while it runs."""
+
+
+class ExploreState(ActState, total=False):
+    signal: SignalView | None
+    """None = unguided."""
+    reflection: str
+    """What the model wrote on why the flagged trajectory failed."""
+    context: Json | None
+    """The structured exploration context: {"where", "failure", "vary", ...}."""
+    drafts: list[DraftJson]
+
+
+class ValidateState(ActState, total=False):
+    tools: list[str]
+    """The draft's tools allow-list."""
+    triplets: list[Entry]
+    """An exploration's log; read only where no draft is given, as in Studio."""
+    draft: DraftJson | None
+    base: int
+    """Entries of `log` that belong to earlier tries, before the last repair."""
+    repairs: int
+    task: Json | None
+    """The materialised Task row."""
+    problem: str | None
+    """What the last node found wrong, as `word: explanation`; None = nothing."""
+    verdict: Json | None
+    """{"adopt", "reason", "detail"} once decided."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExploreJob:
+    """One exploration to be run."""
+
+    run: str
+    t: int
+    index: int
+    """0.. within the signal, or within the unguided explorations of t."""
+    world: str
+    signal: Signal | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    """The flagged trajectories of the signal that the explorer is shown."""
+
+    @property
+    def id(self) -> str:
+        return content_id("exploration", self.run, self.t, self.signal.id if self.signal else "unguided", self.index)
+
+    def seed(self, base: int) -> int:
+        """Depends on what is explored but not on the run's name: two runs of one seed explore alike."""
+        about = (self.signal.kind, self.signal.task_id, self.signal.pattern) if self.signal else None
+        return derive_seed("explore", base, self.t, about, self.index, self.world)
+
+
+def derive_seed(*parts: Json) -> int:
+    """A seed in [0, 2**31) from the content of `parts`."""
+    return int(content_id(*parts), 16) % 2**31
