@@ -1,0 +1,58 @@
+"""Append-only migrations of the index.
+
+A migration is never edited once released; a new one is added at the end. `m001` renders the tables as today's row
+types want them, so a later migration that adds a column says ADD COLUMN IF NOT EXISTS: a blank index and the oldest
+one then arrive at the same columns (tests/test_store_schema.py). Whoever edits a view appends a migration too, be it
+an empty one: the views are made again after any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from store import schema
+from store.errors import StoreError
+
+
+class Connection(Protocol):
+    """What a migration needs of a DuckDB connection."""
+
+    def execute(self, query: str, parameters: Any = None, /) -> Any: ...
+
+
+def m001_tables(connection: Connection) -> None:
+    for ddl in schema.tables():
+        connection.execute(ddl)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables,)
+
+
+def version(connection: Connection) -> int:
+    """How many migrations the index has had; 0 = blank."""
+    known = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'migration'").fetchall()
+    if known == [(0,)]:
+        return 0
+    (row,) = connection.execute("SELECT coalesce(max(version), 0) FROM migration").fetchall()
+    return int(row[0])
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the index up to date, in one transaction. StoreError if it is newer than this code."""
+    have, want = version(connection), len(MIGRATIONS)
+    if have > want:
+        raise StoreError(
+            f"the store has schema version {have}, this coevolve knows up to {want}: it was written by a newer "
+            "version; upgrade coevolve"
+        )
+    if have == want:
+        return
+    connection.execute("BEGIN")
+    connection.execute("CREATE TABLE IF NOT EXISTS migration (version BIGINT PRIMARY KEY, name VARCHAR NOT NULL)")
+    for number, migration in enumerate(MIGRATIONS[have:], start=have + 1):
+        migration(connection)
+        connection.execute("INSERT INTO migration VALUES (?, ?)", (number, migration.__name__))
+    for ddl in schema.views():
+        connection.execute(ddl)
+    connection.execute("COMMIT")

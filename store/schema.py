@@ -1,0 +1,137 @@
+"""The index's tables, rendered from the row dataclasses, and the views that answer the usual questions.
+
+Columns are declared once, in store/rows.py: this file maps annotations to SQL types. The index holds three tables
+more: `tool_calls` (derived, below), `cursor` (how far each journal segment is ingested) and `migration`.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from store.rows import ROW_TYPES, Row
+
+KINDS: dict[str, type[Row]] = {row_type.__name__.lower(): row_type for row_type in ROW_TYPES}
+"""{kind: row type}; the kind names the journal's lines and the index's table."""
+
+_SCALARS = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", Any: "JSON"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    name: str
+    type: str
+    """DuckDB's name of the type."""
+    nullable: bool
+
+    def ddl(self) -> str:
+        return f'"{self.name}" {self.type}{"" if self.nullable else " NOT NULL"}'
+
+
+def kind_of(row_type: type[Row]) -> str:
+    return row_type.__name__.lower()
+
+
+@functools.cache
+def columns(row_type: type[Row]) -> tuple[Column, ...]:
+    """The table's columns, in the order of the fields. A `Json` column is nullable: None is NULL."""
+    hints = get_type_hints(row_type)
+    return tuple(_column(field.name, hints[field.name]) for field in fields(row_type))
+
+
+def _column(name: str, hint: Any) -> Column:
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    (inner,) = [option for option in options if option is not type(None)]
+    return Column(name=name, type=_sql_type(inner), nullable=inner is Any or len(options) > 1)
+
+
+def _sql_type(hint: Any) -> str:
+    if get_origin(hint) is list:
+        return f"{_sql_type(get_args(hint)[0])}[]"
+    if get_origin(hint) is Literal:
+        return "VARCHAR"
+    return _SCALARS[hint]
+
+
+def table_ddl(row_type: type[Row]) -> str:
+    body = ", ".join(column.ddl() for column in columns(row_type))
+    key = ", ".join(f'"{name}"' for name in row_type.KEY)
+    return f'CREATE TABLE IF NOT EXISTS "{kind_of(row_type)}" ({body}, PRIMARY KEY ({key}))'
+
+
+TOOL_CALLS = """
+CREATE TABLE IF NOT EXISTS tool_calls (
+    trajectory_id VARCHAR NOT NULL,
+    "position" BIGINT NOT NULL,
+    step BIGINT NOT NULL,
+    token VARCHAR NOT NULL)
+"""
+"""One row an action token, derived from Step.tokens at ingest, so that the rare-pattern query never reads
+observations. `position` is the token's place within its step: (step, position) orders a rollout's tokens."""
+
+CURSOR = """
+CREATE TABLE IF NOT EXISTS cursor (segment VARCHAR PRIMARY KEY, "offset" BIGINT NOT NULL, line BIGINT NOT NULL)
+"""
+"""Bytes and lines of each journal segment that the index holds; written in the transaction that inserts the rows."""
+
+
+def tables() -> list[str]:
+    """DDL of all tables as the code of today wants them."""
+    return [*(table_ddl(row_type) for row_type in ROW_TYPES), TOOL_CALLS, CURSOR]
+
+
+EXPIRE = 2
+"""Iterations after which `v_signal` calls an unexplored signal expired."""
+
+VIEWS: dict[str, str] = {
+    "v_rollout": """
+        -- Scored training rollouts; of several attempts of one (task, k) the first scored one counts, once.
+        SELECT * FROM trajectory WHERE purpose = 'train' AND outcome = 'scored'
+        QUALIFY row_number() OVER (PARTITION BY run, t, task_id, k ORDER BY attempt, id) = 1""",
+    "v_task_score": """
+        -- s_t(x): one row per run, task and iteration in which the task had a scored training rollout.
+        SELECT run, task_id, t, avg(score) AS score, count(*) AS rollouts,
+               count(*) FILTER (score >= 0.5) AS successes, count(*) FILTER (score < 0.5) AS failures
+        FROM v_rollout GROUP BY ALL""",
+    "v_signal": f"""
+        -- Signals with their age in iterations, their finished explorations and their status.
+        SELECT s.*, coalesce(newest.t - s.t, 0) AS age, coalesce(done.n, 0) AS explorations,
+               CASE WHEN explorations > 0 THEN 'explored' WHEN age > {EXPIRE} THEN 'expired' ELSE 'open' END AS status
+        FROM signal s
+        LEFT JOIN (SELECT run, max(t) AS t FROM phase WHERE name = 'train' GROUP BY run) newest USING (run)
+        LEFT JOIN (SELECT signal_id, count(*) AS n FROM exploration WHERE outcome = 'done' GROUP BY signal_id) done
+               ON done.signal_id = s.id""",
+    "v_lineage": """
+        -- Why a task is there: task -> verdict -> candidate -> exploration -> signal; NULLs where a link is absent.
+        SELECT k.id AS task_id, k.origin, v.run, v.id AS verdict_id, v.t AS verdict_t, v.repairs,
+               c.id AS candidate_id, e.id AS exploration_id, e.t AS exploration_t, e.model,
+               s.id AS signal_id, s.kind AS signal_kind, s.t AS signal_t, s.task_id AS signal_task_id,
+               s.pattern AS signal_pattern, s.evidence AS signal_evidence
+        FROM task k
+        LEFT JOIN verdict v ON v.task_id = k.id AND v.adopt
+        LEFT JOIN candidate c ON c.id = v.candidate_id
+        LEFT JOIN exploration e ON e.id = c.exploration_id
+        LEFT JOIN signal s ON s.id = e.signal_id""",
+    "v_membership": """
+        -- Which snapshots hold a task, and at which place (0-based).
+        SELECT run, t, id AS snapshot_id, unnest(task_ids) AS task_id,
+               generate_subscripts(task_ids, 1) - 1 AS "position"
+        FROM snapshot""",
+    "v_pending": """
+        -- Tasks that were adopted but are in no snapshot of the run yet, and were not withdrawn.
+        SELECT v.run, v.t, v.task_id, v.id AS verdict_id, v.candidate_id
+        FROM verdict v
+        ANTI JOIN v_membership m ON m.run = v.run AND m.task_id = v.task_id
+        ANTI JOIN withdrawal w ON w.run = v.run AND w.task_id = v.task_id
+        WHERE v.adopt""",
+    "v_funnel": """
+        -- Per run and iteration, what became of the candidates, by reason.
+        SELECT run, t, adopt, reason, count(*) AS n FROM verdict GROUP BY ALL""",
+}
+"""{name: SELECT}; a comment in each says what its rows are."""
+
+
+def views() -> list[str]:
+    return [f"CREATE OR REPLACE VIEW {name} AS {select}" for name, select in VIEWS.items()]
