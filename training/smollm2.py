@@ -129,7 +129,7 @@ def convert(source: Path, folder: Path) -> None:
 
     tokenizer(GGUFReader(source).fields).save_pretrained(folder)
     # A quantised model cannot be saved; dequantised it can. Q4 -> float32 -> bfloat16 rounds once.
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         source.parent,
         gguf_file=source.name,
         dtype=torch.float32,

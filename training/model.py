@@ -1,0 +1,77 @@
+"""Loading local models: base folder plus optional LoRA adapter, quiet, offline, seeded."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is local; an accidental look-up would hang without a network
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from store.errors import UsageError
+from training import attention as grouped
+from training.config import Dtype, ModelSettings
+
+transformers_logging.disable_progress_bar()
+
+
+def prepare(settings: ModelSettings, seed: int) -> None:
+    """Fix threads and every source of randomness of this process."""
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def torch_dtype(name: Dtype) -> torch.dtype:
+    """bfloat16 where it is faster: a GPU, or a CPU whose matrix kernels take it (AVX-512)."""
+    if name == "auto":
+        fast = device() == "cuda" or torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+        return torch.bfloat16 if fast else torch.float32
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def load_model(folder: Path, dtype: Dtype, *, attention: str = "sdpa") -> Any:
+    """The base model in evaluation mode."""
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch_dtype(dtype), attn_implementation=attention
+        )
+    except (OSError, ValueError) as error:
+        raise UsageError(f"policy: cannot load the model in {folder}: {error}") from error
+    return model.to(device()).eval()
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Its tokenizer, which must have a chat template and an end-of-turn token."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"policy: cannot load the tokenizer in {folder}: {error}") from error
+    if not tokenizer.chat_template or tokenizer.eos_token_id is None:
+        raise UsageError(f"policy: the tokenizer in {folder} has no chat template or eos token; use a chat model")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def merged(folder: Path, adapter: Path | None, dtype: Dtype) -> Any:
+    """Base plus adapter as one plain model: no LoRA arithmetic while sampling."""
+    model = load_model(folder, dtype, attention=grouped.NAME if device() == "cpu" else "sdpa")
+    if adapter is None:
+        return model
+    return PeftModel.from_pretrained(model, adapter).merge_and_unload().eval()

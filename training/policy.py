@@ -1,0 +1,96 @@
+"""A local model as a policy: a Hugging Face folder, with or without one of our LoRA checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envs.errors import PolicyUnavailable
+from envs.protocols import Completion, Request
+from training.chat import assistant_message, encode
+from training.config import ModelSettings
+from training.model import load_tokenizer, merged, prepare
+from training.sample import Draw, Drawn, generate
+from training.smollm2 import resolve
+
+log = logging.getLogger(__name__)
+
+
+class HFPolicy:
+    """Samples from base + adapter. Equal batches of requests give equal completions."""
+
+    def __init__(
+        self, spec: str, *, adapter: Path | None = None, version: int = 0, settings: ModelSettings | None = None
+    ) -> None:
+        """`spec` is `smollm2` or `hf:DIR`. UsageError if there is no such model."""
+        settings = settings or ModelSettings()
+        folder = resolve(spec)
+        prepare(settings, seed=0)
+        self.spec = spec
+        self.version = version
+        self.batch = settings.batch
+        self.tokenizer = load_tokenizer(folder)
+        self.model = merged(folder, adapter, settings.dtype)
+        self.stops = stop_ids(self.model, self.tokenizer)
+        self.context: int = getattr(self.model.config, "max_position_embeddings", 1 << 30)
+
+    async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        """One entry a request. The event loop waits: nothing else can use the processor meanwhile."""
+        return [
+            entry
+            for start in range(0, len(requests), self.batch)
+            for entry in self._batch(requests[start : start + self.batch])
+        ]
+
+    def _batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        entries: dict[int, Completion | Exception] = {}
+        draws: dict[int, Draw] = {}
+        for at, request in enumerate(requests):
+            draw = self._draw(request)
+            if isinstance(draw, Draw):
+                draws[at] = draw
+            else:
+                entries[at] = draw
+        start = time.perf_counter()
+        try:
+            results = generate(self.model, list(draws.values()), self.stops) if draws else []
+        except (RuntimeError, MemoryError) as error:  # what torch raises when the machine runs out of memory
+            log.warning("Sampling %d requests failed: %s", len(draws), error)
+            failure = PolicyUnavailable(f"the model failed: {error}")
+            return [entries.get(at, failure) for at in range(len(requests))]
+        log.debug("Sampled %d completions in %.2f s", len(draws), time.perf_counter() - start)
+        for (at, draw), drawn in zip(draws.items(), results, strict=True):
+            entries[at] = self._completion(draw, drawn, tools=bool(requests[at].tools))
+        return [entries[at] for at in range(len(requests))]
+
+    def _draw(self, request: Request) -> Draw | Exception:
+        prompt = tuple(encode(self.tokenizer, request.messages, request.tools))
+        room = self.context - len(prompt)
+        if room < 1:
+            return PolicyUnavailable(f"a prompt of {len(prompt)} tokens does not fit in {self.context}")
+        return Draw(
+            prompt=prompt,
+            seed=request.seed,
+            temperature=request.temperature,
+            max_tokens=min(request.max_tokens, room),
+        )
+
+    def _completion(self, draw: Draw, drawn: Drawn, *, tools: bool) -> Completion:
+        return Completion(
+            message=assistant_message(self.tokenizer, drawn.ids, tools=tools),
+            prompt_ids=list(draw.prompt),
+            completion_ids=drawn.ids,
+            logprobs=drawn.logprobs,
+            prompt_tokens=len(draw.prompt),
+            completion_tokens=len(drawn.ids),
+        )
+
+
+def stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens that end a completion: the tokenizer's and those of the model's generation settings."""
+    configured = getattr(model.generation_config, "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    return frozenset(id_ for id_ in [tokenizer.eos_token_id, *listed] if id_ is not None)
