@@ -84,6 +84,11 @@ class Draw:
         """All of `core` and one of `extras`, another in each population: a list of the values tells them apart."""
         return [*core, extras[self._population % len(extras)]]
 
+    def spread(self, n: int, values: Sequence[T]) -> list[T]:
+        """`n` values in random order, each at least twice, so that a filter on one finds rows in every population."""
+        twice = [*values, *values]
+        return self.some([*twice, *(self.one(values) for _ in range(n - len(twice)))], n)
+
     def distinct(self, n: int, low: int, high: int, step: int = 1) -> list[int]:
         """`n` different multiples: columns filled so have no ties, and "the highest" means one row."""
         return self.some(range(low, high + 1, step), n)

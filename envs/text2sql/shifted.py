@@ -25,19 +25,19 @@ def hotel(population: int) -> Rows:
     rooms = draw.ids(62, 76)
     guests = draw.ids(42, 52)
     stays = draw.size(140, 180)
-    cities = draw.kinds(CITIES, OTHER_CITIES)
-    kinds = draw.kinds(["Single", "Double", "Suite"], ["Family", "Studio", "Loft"])
-    countries = draw.kinds(COUNTRIES, OTHER_COUNTRIES)
+    cities = draw.spread(len(hotels), draw.kinds(CITIES, OTHER_CITIES))
+    kinds = draw.spread(len(rooms), draw.kinds(["Single", "Double", "Suite"], ["Family", "Studio", "Loft"]))
+    countries = draw.spread(len(guests), draw.kinds(COUNTRIES, OTHER_COUNTRIES))
     owner = draw.parents(len(rooms), hotels, cover=True)
     prices = draw.distinct(len(rooms), 40, 600, 5)
     booked = zip(draw.parents(stays, rooms, cover=False), draw.parents(stays, guests, cover=False), strict=True)
     return {
         "hotel": [
-            (i, name, draw.one(cities), draw.between(1, 5))
+            (i, name, cities[i - 1], draw.between(1, 5))
             for i, name in zip(hotels, draw.some(HOTELS, len(hotels)), strict=True)
         ],
-        "room": [(i, owner[i - 1], draw.one(kinds), prices[i - 1]) for i in rooms],
-        "guest": [(i, name, draw.one(countries)) for i, name in zip(guests, draw.people(len(guests), 56), strict=True)],
+        "room": [(i, owner[i - 1], kinds[i - 1], prices[i - 1]) for i in rooms],
+        "guest": [(i, name, countries[i - 1]) for i, name in zip(guests, draw.people(len(guests), 56), strict=True)],
         "stay": [(i, room, guest, draw.one(YEARS), draw.between(1, 14)) for i, (room, guest) in enumerate(booked, 1)],
     }
 
@@ -68,8 +68,8 @@ def farm(population: int) -> Rows:
     workers = draw.ids(56, 70)
     crops = draw.ids(20, 22)
     harvests = draw.size(150, 190)
-    regions = draw.kinds(["North", "South", "East", "West"], ["Coast", "Delta", "Highland"])
-    kinds = draw.kinds(["Grain", "Fruit", "Vegetable"], ["Fodder", "Fiber", "Herb"])
+    regions = draw.spread(len(farms), draw.kinds(["North", "South", "East", "West"], ["Coast", "Delta", "Highland"]))
+    kinds = draw.spread(len(crops), draw.kinds(["Grain", "Fruit", "Vegetable"], ["Fodder", "Fiber", "Herb"]))
     acres = draw.distinct(len(farms), 20, 600, 10)
     wages = draw.distinct(len(workers), 1200, 3600, 20)
     prices = draw.distinct(len(crops), 40, 400, 5)
@@ -77,7 +77,7 @@ def farm(population: int) -> Rows:
     grown = zip(draw.parents(harvests, farms, cover=False), draw.parents(harvests, crops, cover=False), strict=True)
     return {
         "farm": [
-            (i, name, draw.one(regions), size)
+            (i, name, regions[i - 1], size)
             for i, name, size in zip(farms, draw.some(FARMS, len(farms)), acres, strict=True)
         ],
         "worker": [
@@ -85,7 +85,7 @@ def farm(population: int) -> Rows:
             for i, name in zip(workers, draw.people(len(workers), 76), strict=True)
         ],
         "crop": [
-            (i, name, draw.one(kinds), price)
+            (i, name, kinds[i - 1], price)
             for i, name, price in zip(crops, draw.some(CROPS, len(crops)), prices, strict=True)
         ],
         "harvest": [(i, site, crop, draw.one(YEARS), draw.between(2, 90)) for i, (site, crop) in enumerate(grown, 1)],
@@ -114,8 +114,8 @@ def music(population: int) -> Rows:
     albums = draw.ids(52, 64)
     songs = draw.ids(160, 190)
     concerts = draw.ids(80, 100)
-    countries = draw.kinds(COUNTRIES, OTHER_COUNTRIES)
-    cities = draw.kinds(CITIES, OTHER_CITIES)
+    countries = draw.spread(len(bands), draw.kinds(COUNTRIES, OTHER_COUNTRIES))
+    cities = draw.spread(len(concerts), draw.kinds(CITIES, OTHER_CITIES))
     made_by = draw.parents(len(albums), bands, cover=False)
     copies = draw.distinct(len(albums), 1000, 90000, 500)
     on_album = draw.parents(len(songs), albums, cover=True)
@@ -123,7 +123,7 @@ def music(population: int) -> Rows:
     fans = draw.distinct(len(concerts), 200, 20000, 100)
     return {
         "band": [
-            (i, name, draw.one(countries), draw.between(1970, 2012))
+            (i, name, countries[i - 1], draw.between(1970, 2012))
             for i, name in zip(bands, draw.some(BANDS, len(bands)), strict=True)
         ],
         "album": [
@@ -134,5 +134,5 @@ def music(population: int) -> Rows:
             (i, title, on_album[i - 1], draw.between(90, 420))
             for i, title in zip(songs, draw.some(TITLES, len(songs)), strict=True)
         ],
-        "concert": [(i, live[i - 1], draw.one(cities), draw.one(YEARS), fans[i - 1]) for i in concerts],
+        "concert": [(i, live[i - 1], cities[i - 1], draw.one(YEARS), fans[i - 1]) for i in concerts],
     }

@@ -20,22 +20,22 @@ def library(population: int) -> Rows:
     books = draw.ids(66, 84)
     members = draw.ids(40, 50)
     loans = draw.size(140, 190)
-    countries = draw.kinds(COUNTRIES, OTHER_COUNTRIES)
-    genres = draw.kinds(["Fantasy", "History", "Crime", "Poetry", "Science"], ["Travel", "Drama", "Horror"])
-    cities = draw.kinds(CITIES, OTHER_CITIES)
+    countries = draw.spread(len(authors), draw.kinds(COUNTRIES, OTHER_COUNTRIES))
+    genres = draw.spread(
+        len(books), draw.kinds(["Fantasy", "History", "Crime", "Poetry", "Science"], ["Travel", "Drama", "Horror"])
+    )
+    cities = draw.spread(len(members), draw.kinds(CITIES, OTHER_CITIES))
     written = draw.parents(len(books), authors, cover=True)
     pages = draw.distinct(len(books), 60, 900, 10)
     lent = zip(draw.parents(loans, books, cover=False), draw.parents(loans, members, cover=False), strict=True)
     return {
-        "author": [
-            (i, name, draw.one(countries)) for i, name in zip(authors, draw.people(len(authors), 28), strict=True)
-        ],
+        "author": [(i, name, countries[i - 1]) for i, name in zip(authors, draw.people(len(authors), 28), strict=True)],
         "book": [
-            (i, title, written[i - 1], draw.one(genres), pages[i - 1])
+            (i, title, written[i - 1], genres[i - 1], pages[i - 1])
             for i, title in zip(books, draw.some(TITLES[:90], len(books)), strict=True)
         ],
         "member": [
-            (i, name, draw.one(cities), draw.between(12, 80))
+            (i, name, cities[i - 1], draw.between(12, 80))
             for i, name in zip(members, draw.people(len(members), 54), strict=True)
         ],
         "loan": [
@@ -67,8 +67,12 @@ def clinic(population: int) -> Rows:
     patients = draw.ids(56, 72)
     visits = draw.ids(140, 180)
     drugs = draw.ids(20, 23)
-    fields = draw.kinds(["Cardiology", "Surgery", "Neurology", "Pediatrics"], ["Oncology", "Urology", "Dentistry"])
+    fields = draw.spread(
+        len(doctors),
+        draw.kinds(["Cardiology", "Surgery", "Neurology", "Pediatrics"], ["Oncology", "Urology", "Dentistry"]),
+    )
     cities = draw.kinds(CITIES, OTHER_CITIES)
+    at, homes = draw.spread(len(doctors), cities), draw.spread(len(patients), cities)
     seen_by = draw.parents(len(visits), doctors, cover=True)
     patient = draw.parents(len(visits), patients, cover=False)
     costs = draw.distinct(len(visits), 20, 1500, 5)
@@ -76,11 +80,10 @@ def clinic(population: int) -> Rows:
     given = sorted({(draw.one(visits), drug) for drug in draw.parents(150, drugs, cover=False)})
     return {
         "doctor": [
-            (i, name, draw.one(fields), draw.one(cities))
-            for i, name in zip(doctors, draw.people(len(doctors), 26), strict=True)
+            (i, name, fields[i - 1], at[i - 1]) for i, name in zip(doctors, draw.people(len(doctors), 26), strict=True)
         ],
         "patient": [
-            (i, name, draw.one(cities), draw.between(1, 90))
+            (i, name, homes[i - 1], draw.between(1, 90))
             for i, name in zip(patients, draw.people(len(patients), 80), strict=True)
         ],
         "visit": [(i, seen_by[i - 1], patient[i - 1], draw.one(YEARS), costs[i - 1]) for i in visits],
@@ -112,19 +115,21 @@ def shop(population: int) -> Rows:
     customers = draw.ids(42, 54)
     products = draw.ids(30, 37)
     purchases = draw.ids(100, 130)
-    cities = draw.kinds(CITIES, OTHER_CITIES)
-    categories = draw.kinds(["Kitchen", "Furniture", "Tools", "Sport", "Toys"], ["Garden", "Office", "Music"])
+    cities = draw.spread(len(customers), draw.kinds(CITIES, OTHER_CITIES))
+    categories = draw.spread(
+        len(products), draw.kinds(["Kitchen", "Furniture", "Tools", "Sport", "Toys"], ["Garden", "Office", "Music"])
+    )
     prices = draw.distinct(len(products), 5, 400, 5)
     buyers = draw.parents(len(purchases), customers, cover=False)
     sold = [*purchases, *(draw.one(purchases) for _ in range(draw.between(60, 75)))]
     lines = sorted(set(zip(sold, draw.parents(len(sold), products, cover=False), strict=True)))
     return {
         "customer": [
-            (i, name, draw.one(cities), draw.between(18, 80))
+            (i, name, cities[i - 1], draw.between(18, 80))
             for i, name in zip(customers, draw.people(len(customers), 58), strict=True)
         ],
         "product": [
-            (i, name, draw.one(categories), price)
+            (i, name, categories[i - 1], price)
             for i, name, price in zip(products, draw.some(PRODUCTS, len(products)), prices, strict=True)
         ],
         "purchase": [(i, buyers[i - 1], draw.one(YEARS)) for i in purchases],
@@ -154,15 +159,17 @@ def school(population: int) -> Rows:
     teachers = draw.ids(20, 24)
     courses = draw.ids(28, 33)
     students = draw.ids(56, 70)
-    subjects = draw.kinds(["Math", "Physics", "Biology", "Art"], ["Chemistry", "Geography", "Latin"])
-    cities = draw.kinds(CITIES, OTHER_CITIES)
+    subjects = draw.spread(
+        len(teachers), draw.kinds(["Math", "Physics", "Biology", "Art"], ["Chemistry", "Geography", "Latin"])
+    )
+    cities = draw.spread(len(students), draw.kinds(CITIES, OTHER_CITIES))
     salaries = draw.distinct(len(teachers), 30000, 80000, 500)
     taught_by = draw.parents(len(courses), teachers, cover=False)
     taken = [*students, *(draw.one(students) for _ in range(draw.between(110, 130)))]
     grades = sorted(set(zip(taken, draw.parents(len(taken), courses, cover=False), strict=True)))
     return {
         "teacher": [
-            (i, name, draw.one(subjects), salary)
+            (i, name, subjects[i - 1], salary)
             for i, name, salary in zip(teachers, draw.people(len(teachers), 26), salaries, strict=True)
         ],
         "course": [
@@ -170,7 +177,7 @@ def school(population: int) -> Rows:
             for i, title in zip(courses, draw.some(COURSES, len(courses)), strict=True)
         ],
         "student": [
-            (i, name, draw.one(cities), draw.between(15, 30))
+            (i, name, cities[i - 1], draw.between(15, 30))
             for i, name in zip(students, draw.people(len(students), 78), strict=True)
         ],
         "grade": [(student, course, None if draw.chance(0.1) else draw.between(30, 100)) for student, course in grades],
@@ -198,8 +205,10 @@ def league(population: int) -> Rows:
     teams = draw.ids(20, 22)
     players = draw.ids(110, 130)
     games = draw.ids(90, 110)
-    cities = draw.kinds(CITIES, OTHER_CITIES)
-    positions = draw.kinds(["Keeper", "Defender", "Forward"], ["Midfielder", "Winger", "Sweeper"])
+    cities = draw.spread(len(teams), draw.kinds(CITIES, OTHER_CITIES))
+    positions = draw.spread(
+        len(players), draw.kinds(["Keeper", "Defender", "Forward"], ["Midfielder", "Winger", "Sweeper"])
+    )
     budgets = draw.distinct(len(teams), 100, 900, 10)
     squad = draw.parents(len(players), teams, cover=True)
     pairs = [draw.some(teams, 2) for _ in games]
@@ -211,11 +220,11 @@ def league(population: int) -> Rows:
         goals.append((game, scorer, draw.between(1, 90)))
     return {
         "team": [
-            (i, name, draw.one(cities), budget)
+            (i, name, cities[i - 1], budget)
             for i, name, budget in zip(teams, draw.some(TEAMS, len(teams)), budgets, strict=True)
         ],
         "player": [
-            (i, name, squad[i - 1], draw.one(positions), draw.between(17, 39))
+            (i, name, squad[i - 1], positions[i - 1], draw.between(17, 39))
             for i, name in zip(players, draw.people(len(players), 140), strict=True)
         ],
         "game": [(i, pairs[i - 1][0], pairs[i - 1][1], draw.one(YEARS), fans[i - 1]) for i in games],
@@ -248,20 +257,21 @@ def company(population: int) -> Rows:
     depts = draw.ids(20, 22)
     employees = draw.ids(76, 92)
     projects = draw.ids(22, 26)
-    cities = draw.kinds(CITIES, OTHER_CITIES)
+    cities = draw.spread(len(depts), draw.kinds(CITIES, OTHER_CITIES))
+    years = draw.spread(len(projects), YEARS)
     member_of = draw.parents(len(employees), depts, cover=True)
     salaries = draw.distinct(len(employees), 20000, 90000, 500)
     budgets = draw.distinct(len(projects), 5000, 90000, 1000)
     staffed = draw.parents(draw.between(180, 199), projects, cover=False)
     jobs = sorted({(draw.one(employees), project) for project in staffed})
     return {
-        "dept": [(i, name, draw.one(cities)) for i, name in zip(depts, draw.some(DEPTS, len(depts)), strict=True)],
+        "dept": [(i, name, cities[i - 1]) for i, name in zip(depts, draw.some(DEPTS, len(depts)), strict=True)],
         "employee": [
             (i, name, member_of[i - 1], None if i < 8 else draw.between(1, min(i - 1, 20)), salaries[i - 1])
             for i, name in zip(employees, draw.people(len(employees), 100), strict=True)
         ],
         "project": [
-            (i, title, budget, draw.one(YEARS))
+            (i, title, budget, years[i - 1])
             for i, title, budget in zip(projects, draw.some(PROJECTS, len(projects)), budgets, strict=True)
         ],
         "work": [(employee, project, draw.between(2, 120)) for employee, project in jobs],

@@ -87,9 +87,9 @@ What is the average product price in each category? Show category and average.
     SELECT category, AVG(price) FROM product GROUP BY category
 From which cities do customers older than 60 come? List each city once.
     SELECT DISTINCT city FROM customer WHERE age > 60
-In which years did customers from Lisbon make purchases? Show each year once.
-    SELECT DISTINCT purchase.year FROM purchase JOIN customer ON customer.id = purchase.customer_id
-    WHERE customer.city = 'Lisbon'
+Which customers bought something in 2019? Give each name once.
+    SELECT DISTINCT customer.name FROM purchase JOIN customer ON customer.id = purchase.customer_id
+    WHERE purchase.year = 2019
 How many units of the Lamp were sold in total?
     SELECT SUM(item.quantity) FROM item JOIN product ON product.id = item.product_id WHERE product.name = 'Lamp'
 For every category, show how many units were sold.
@@ -126,8 +126,8 @@ List all student names in alphabetical order.
     SELECT name FROM student ORDER BY name
 What are the titles of the courses given by Art teachers?
     SELECT course.title FROM course JOIN teacher ON teacher.id = course.teacher_id WHERE teacher.subject = 'Art'
-What is the average score in Advanced Optics?
-    SELECT AVG(grade.score) FROM grade JOIN course ON course.id = grade.course_id WHERE course.title = 'Advanced Optics'
+What is the average score in Basic Rhetoric?
+    SELECT AVG(grade.score) FROM grade JOIN course ON course.id = grade.course_id WHERE course.title = 'Basic Rhetoric'
 Show each course title with its average score.
     SELECT course.title, AVG(grade.score) FROM grade JOIN course ON course.id = grade.course_id GROUP BY course.title
 Which teachers give no course? Show their names.
