@@ -1,0 +1,184 @@
+"""The procedural explorer of text2sql: plays a chat model's part with a grammar instead of a language model.
+
+    reflect     says what the flagged attempts have in common and where to go: tables, clauses, what to vary
+    next_call   looks at one or two tables, then tries queries: unguided ones spread over the grammar; with a signal
+                they keep the failed task's structure, or the rare pattern, at other tables and values, and every
+                third is one step harder
+    abstract    the queries that answered become task-solution pairs
+    repair      another wording, or another value where the result was of no use
+
+It sees only the view that the prompts show (envs/protocols.py, Explorer): every table, column and value it writes
+comes from there.
+"""
+
+from __future__ import annotations
+
+import random
+
+from envs.text2sql import sqltext
+from envs.text2sql.procedural_fill import fill, profile, thresholds
+from envs.text2sql.procedural_grammar import harder, holding, skeleton
+from envs.text2sql.procedural_phrase import phrase
+from envs.text2sql.procedural_query import Query, levels, parse, render
+from envs.text2sql.procedural_scene import Scene, Seen, read, understood
+from store.rows import Json
+
+SAMPLE_ROWS = 20
+LOOKS = 2
+"""Tables looked at before the first query."""
+TRIES = 12
+HARDER_EACH = 3
+"""Every third guided query is one step harder than the task that failed."""
+
+
+class ProceduralExplorer:
+    """See the module's docstring; stateless."""
+
+    def reflect(self, view: Json, rng: random.Random) -> Json:
+        signal = view.get("signal") or {}
+        scene = read(view)
+        tried = [sql for sql in _actions(signal)]
+        tables = sorted({name for sql in tried for name in _tables(sql) if name in scene.tables})
+        return {
+            "where": ", ".join(tables or scene.tables),
+            "failure": _failure(signal),
+            "vary": ["tables", "values", "clauses", "one step harder"],
+        }
+
+    def next_call(self, view: Json, rng: random.Random) -> Json | None:
+        if view.get("steps_left", 1) < 1:
+            return None
+        if view.get("draft"):
+            return None if view.get("log") else _run(str(view["draft"]["reference"]))
+        scene = read(view)
+        look = _look(view, scene, rng)
+        if look:
+            return look
+        sql = _compose(view, scene, rng)
+        return _run(sql) if sql else None
+
+    def abstract(self, view: Json, rng: random.Random) -> list[Json]:
+        scene = read(view)
+        limit = int(view.get("limit") or 3)
+        tasks, known = [], set()
+        for seen in sorted(scene.queries, key=lambda seen: not _promising(seen)):
+            query = understood(seen.sql, scene.tables) if seen.useful else None
+            if query and seen.sql not in known and len(tasks) < limit:
+                known.add(seen.sql)
+                tasks.append({"user_turns": [phrase(query, scene.tables, rng)], "reference": seen.sql})
+        return tasks
+
+    def repair(self, view: Json, draft: Json, problem: str, rng: random.Random) -> Json | None:
+        scene = read(view)
+        query = understood(str(draft.get("reference")), scene.tables)
+        if query is None:
+            return None
+        question = phrase(query, scene.tables, rng)
+        if [question] == draft.get("user_turns"):
+            return None
+        return {"user_turns": [question], "reference": draft["reference"]}
+
+
+EXPLORER = ProceduralExplorer()
+
+
+def _run(sql: str) -> Json:
+    return {"name": "run_sql", "args": {"sql": sql}}
+
+
+# ---------------------------------------------------------------- looking
+
+
+def _look(view: Json, scene: Scene, rng: random.Random) -> Json | None:
+    """The next look at the world, or None once enough was seen."""
+    if not scene.tables:
+        listed = any(entry["name"] == "list_tables" for entry in view.get("log") or [])
+        return None if listed else {"name": "list_tables", "args": {}}
+    seen = scene.sampled_tables
+    if len(seen) >= min(LOOKS, len(scene.tables)) or len(view.get("log") or []) >= LOOKS:
+        return None
+    table = _neighbour(scene, seen, rng) if seen else _first(view, scene, rng)
+    return _run(f"SELECT * FROM {table} LIMIT {SAMPLE_ROWS}") if table else None
+
+
+def _first(view: Json, scene: Scene, rng: random.Random) -> str | None:
+    """A table to begin with: of the failed attempts half of the time, else any."""
+    named = [name for sql in _actions(view.get("signal") or {}) for name in _tables(sql) if name in scene.tables]
+    if named and rng.random() < 0.5:
+        return rng.choice(named)
+    return rng.choice([name for name, table in scene.tables.items() if table.plain] or list(scene.tables))
+
+
+def _neighbour(scene: Scene, seen: list[str], rng: random.Random) -> str | None:
+    """A table linked with one already looked at: its parents first."""
+    parents = [parent for name in seen for _, parent, _ in scene.tables[name].links]
+    children = [name for name, table in scene.tables.items() if {p for _, p, _ in table.links} & set(seen)]
+    options = [name for name in (*parents, *parents, *children, *scene.tables) if name not in seen]
+    near = [name for name in (*parents, *parents, *children) if name in scene.tables and name not in seen]
+    return rng.choice(near or options) if options else None
+
+
+# ---------------------------------------------------------------- composing
+
+
+def _compose(view: Json, scene: Scene, rng: random.Random) -> str | None:
+    """The next query, unlike those of the log; None if nothing new comes to mind."""
+    tried = {seen.sql for seen in scene.queries}
+    shapes = {sqltext.structure(sql) for sql in tried}
+    for attempt in range(TRIES):
+        wanted = _wanted(view, len(scene.queries) + attempt, rng)
+        guided = wanted is not None
+        wanted = wanted or skeleton(rng)
+        query = thresholds(wanted, scene.queries, scene, rng) or fill(profile(wanted), scene, rng)
+        if query is None:
+            continue
+        sql = render(query)
+        fresh = guided or sqltext.structure(sql) not in shapes
+        if sql not in tried and fresh:
+            return sql
+    return None
+
+
+def _wanted(view: Json, turn: int, rng: random.Random) -> Query | None:
+    """The skeleton that the signal asks for, or None."""
+    signal = view.get("signal")
+    if not signal:
+        return None
+    if signal.get("pattern"):
+        wanted = holding(tuple(signal["pattern"]), rng)
+    else:
+        structures = [str(e["structure"]) for e in signal.get("evidence") or [] if e.get("structure")]
+        known = [query for text in (*structures, *_actions(signal)) if (query := parse(text))]
+        if not known:
+            return None
+        wanted = known[0]
+    return harder(wanted, rng) if turn % HARDER_EACH == HARDER_EACH - 1 else wanted
+
+
+def _promising(seen: Seen) -> bool:
+    """Likely to have rows in other populations too."""
+    return len(seen.rows) >= 2 or len(seen.columns) == 1
+
+
+# ---------------------------------------------------------------- reading the signal
+
+
+def _actions(signal: Json) -> list[str]:
+    """SQL that the policy wrote in the flagged trajectories."""
+    steps = [step for evidence in signal.get("evidence") or [] for step in evidence.get("steps") or []]
+    return [sqltext.extract_sql(str(step["action"])) for step in steps if step.get("action")]
+
+
+def _tables(sql: str) -> list[str]:
+    query = parse(sql)
+    return [name for level in levels(query) for name in level.tables] if query else []
+
+
+def _failure(signal: Json) -> str:
+    kind = signal.get("kind")
+    if kind == "rare":
+        return "The policy hardly ever writes " + " ".join(signal.get("pattern") or [])
+    errors = sum(step.get("failed", False) for e in signal.get("evidence") or [] for step in e.get("steps") or [])
+    how = "the statement did not run" if errors else "the result was wrong"
+    when = "solved before, not any more" if kind == "forgetting" else "solved in some attempts only"
+    return f"{when}: {how}"
