@@ -49,21 +49,27 @@ async def evaluate(
     done: Collection[Trajectory],
     append: Callable[[Iterable[Row]], None],
     report: Report,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[Trajectory]:
     """All scored or invalid trajectories of the suite `name` at the policy's version; `done` = its committed rows.
 
+    Ends early, between two batches, once `stopped()`. With k = 1 the policy is greedy and the rollout has index 0;
+    sampled rollouts have 1 .. k, so the two never mix.
     Raises InfraError when more than half of the rollouts failed by infrastructure: such a score means nothing.
     """
     t = policy.version
+    rollouts = range(1) if k == 1 else range(1, k + 1)
     final = {(row.task_id, row.k): row for row in done if row.outcome != "infra"}
     tried = Counter((row.task_id, row.k) for row in done)
     jobs = [
         Job(task=task, k=i, seed=sampling_seed(seed, t, task.id, i), attempt=tried[task.id, i])
         for task in tasks
-        for i in range(k)
+        for i in rollouts
         if (task.id, i) not in final and tried[task.id, i] < MAX_ATTEMPTS
     ]
     for start in range(0, len(jobs), policy.batch):
+        if stopped():
+            return list(final.values())
         report(f"eval {name}", start, len(jobs))
         played = await play(
             env,

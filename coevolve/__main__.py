@@ -1,0 +1,5 @@
+"""`python -m coevolve`."""
+
+from coevolve.cli import main
+
+main()

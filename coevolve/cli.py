@@ -1,0 +1,249 @@
+"""The command line: thin sub-commands; everything heavy is imported when it is called.
+
+Exit codes: 0 done, 1 something failed (one line says what), 2 bad input (one line says field, value and fix).
+Results go to stdout (`--json` for machines), progress and messages to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from store.errors import CoevolveError, UsageError
+
+Command = Callable[..., Any]
+
+
+class Cli(click.Group):
+    """Reports our errors as one line with the right exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CoevolveError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(2 if isinstance(error, UsageError) else 1)
+        except BrokenPipeError:
+            ctx.exit(1)
+
+
+def workspace_options(command: Command) -> Command:
+    """--workspace and --json, on every command that works in a workspace."""
+    command = click.option("--workspace", metavar="DIR", help="Workspace folder. [default: the nearest upward]")(
+        command
+    )
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+
+
+def run_options(command: Command) -> Command:
+    """Options of the commands that work on a run."""
+    command = workspace_options(command)
+    command = click.option("--run", "run_id", metavar="ID", help="Run to work on. [default: the newest]")(command)
+    return click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")(command)
+
+
+@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version("coevolve"), prog_name="coevolve")
+def main() -> None:
+    """Train tool-using LLM agents and evolve their training tasks together."""
+
+
+@main.command()
+@click.argument("directory", metavar="DIR")
+def init(directory: str) -> None:
+    """Make a workspace DIR with a commented config.toml."""
+    from coevolve.config import init_workspace
+
+    path = init_workspace(directory)
+    click.echo(f"{path} is ready; next: cd {directory} && coevolve evolve --rounds 3")
+
+
+@main.command()
+@run_options
+@click.option("--resume", is_flag=True, help="Go on with a seeding that was interrupted.")
+def seed(resume: bool, **options: Any) -> None:
+    """Start a run and make D_0: seed tasks and validated tasks of unguided exploration."""
+    from coevolve.commands import seed_command
+
+    emit(options, *seed_command(resume=resume, **options))
+
+
+@main.command()
+@run_options
+@click.option("--rounds", type=click.IntRange(min=1), help="Rounds of the run in all. [default: the run's own, else 3]")
+@click.option("--resume", is_flag=True, help="Go on with the newest run (or --run) instead of starting one.")
+def evolve(rounds: int | None, resume: bool, **options: Any) -> None:
+    """Run the loop: train, signals, explore, validate, snapshot, eval; round after round."""
+    from coevolve.commands import evolve_command
+
+    emit(options, *evolve_command(rounds=rounds, resume=resume, **options))
+
+
+@main.command()
+@run_options
+@click.option("--snapshot", default="latest", show_default=True, metavar="latest|ID", help="D_t to train on.")
+@click.option("--resume", is_flag=True, help="Keep the finished part of an interrupted training.")
+def train(snapshot: str, resume: bool, **options: Any) -> None:
+    """Sample K rollouts of every task of a snapshot, then update the policy."""
+    from coevolve.commands import train_command
+
+    emit(options, *train_command(snapshot=snapshot, resume=resume, **options))
+
+
+@main.command()
+@run_options
+def signals(**options: Any) -> None:
+    """List the signals of the newest trained iteration, extracting them first if need be."""
+    from coevolve.commands import signals_command
+
+    emit(options, *signals_command(**options))
+
+
+@main.command()
+@run_options
+@click.option(
+    "--signals", "which", default="latest", show_default=True, metavar="latest|ID|KIND", help="Signals to explore."
+)
+def explore(which: str, **options: Any) -> None:
+    """Send the explorer back into the environment, conditioned on signals."""
+    from coevolve.commands import explore_command
+
+    emit(options, *explore_command(which=which, **options))
+
+
+@main.command()
+@run_options
+def validate(**options: Any) -> None:
+    """Decide all pending candidates by execution and freeze D_{t+1}."""
+    from coevolve.commands import validate_command
+
+    emit(options, *validate_command(**options))
+
+
+@main.command("eval")
+@run_options
+@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Held-out suite. [default: eval.suites]")
+@click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
+@click.option("--limit", type=click.IntRange(min=0), help="Tasks per suite, 0 = all. [default: eval.limit]")
+@click.option("--resume", is_flag=True, help="Keep the rollouts of an interrupted evaluation.")
+def evaluate(**options: Any) -> None:
+    """Play held-out suites with the policy."""
+    from coevolve.commands import eval_command
+
+    emit(options, *eval_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]")
+def status(**options: Any) -> None:
+    """Where a run stands: its rounds, scores, signals and what is pending."""
+    from coevolve.commands import status_command
+
+    emit(options, *status_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.argument("query")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV on stdout.")
+def sql(query: str, as_csv: bool, **options: Any) -> None:
+    """Ask the store in SQL; works while a run is writing."""
+    from coevolve.commands import sql_command
+
+    table = sql_command(query=query, **options)
+    emit({**options, "as_csv": as_csv}, table, table)
+
+
+@main.command()
+@workspace_options
+@click.option("--run", "run_id", metavar="ID", help="Run whose history is told. [default: the newest]")
+@click.argument("task")
+def why(task: str, **options: Any) -> None:
+    """Why TASK is in the training set: signal, evidence, exploration, verdict, snapshots, later scores."""
+    from coevolve.commands import why_command
+
+    emit(options, *why_command(task=task, **options))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+@click.option("--workspace", metavar="DIR", help="Workspace to check too. [default: the nearest upward, if any]")
+def doctor(**options: Any) -> None:
+    """Check this machine and workspace; every finding comes with its fix."""
+    from coevolve.doctor import doctor_command
+
+    findings, shown = doctor_command(options["workspace"])
+    emit(options, findings, shown)
+    if any(finding["state"] == "fail" for finding in findings):
+        sys.exit(1)
+
+
+@main.group()
+def db() -> None:
+    """Check the store against its journal, or make its index again."""
+
+
+@db.command()
+@workspace_options
+def check(**options: Any) -> None:
+    """Compare index and journal, list damaged lines; exit code 1 if anything is wrong."""
+    from coevolve.commands import check_command
+
+    problems, shown = check_command(**options)
+    emit(options, problems, shown)
+    if problems:
+        sys.exit(1)
+
+
+@db.command()
+@workspace_options
+def rebuild(**options: Any) -> None:
+    """Make the index again from the journal."""
+    from coevolve.commands import rebuild_command
+
+    emit(options, *rebuild_command(**options))
+
+
+@main.group()
+def env() -> None:
+    """Environments."""
+
+
+@env.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def env_list(**options: Any) -> None:
+    """List the environments with worlds and tasks."""
+    from coevolve.commands import env_list_command
+
+    emit(options, *env_list_command())
+
+
+@env.command()
+@click.argument("name")
+def install(name: str) -> None:
+    """Install what an environment needs beyond this package."""
+    from coevolve.commands import env_install_command
+
+    click.echo(env_install_command(name))
+
+
+def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
+    """Print `data` as JSON or CSV if asked for, else `shown`: a text, or a Table."""
+    from coevolve import show
+
+    if options.get("as_json"):
+        click.echo(json.dumps(show.plain(data), ensure_ascii=False, default=str))
+    elif options.get("as_csv"):
+        click.echo(show.csv_text(data), nl=False)
+    elif shown:
+        show.table(shown) if not isinstance(shown, str) else click.echo(shown)
+
+
+if __name__ == "__main__":
+    main()

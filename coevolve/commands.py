@@ -1,0 +1,281 @@
+"""What the sub-commands do: each returns (data for --json, what is shown)."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from coevolve import phases, rounds, wiring
+from coevolve.config import Settings, load_settings, parse_settings
+from coevolve.evolve import evolve
+from coevolve.loop import Loop, Stopped, draining, once, watch_parent
+from coevolve.progress import progress
+from coevolve.workspace import RunFolder, Workspace, read_json, write_json
+from envs import registry
+from store import signals as weaknesses
+from store.db import Table
+from store.errors import UsageError
+from store.rows import Phase, Run, Snapshot
+
+Result = tuple[Any, Any]
+DEFAULT_ROUNDS = 3
+COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "torch", "transformers", "trl", "peft")
+
+
+# ---- runs
+
+
+def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int) -> RunFolder:
+    """A new run with settings resolved from config.toml, environment and --set."""
+    settings = load_settings(workspace.config, overrides)
+    registry.get(settings.env)
+    if not settings.policy.startswith("litellm:"):
+        wiring.model_folder(settings)
+    created = time.time()
+    config = settings.model_dump(mode="json", by_alias=True)
+    manifest = {"created_at": created, "rounds": planned, "versions": versions()}
+    run = workspace.create_run(manifest, config)
+    workspace.store.append(
+        Run(
+            id=run.id,
+            created_at=created,
+            seed=settings.seed,
+            env=settings.env,
+            policy=settings.policy,
+            config=config,
+            versions=versions(),
+        )
+    )
+    return run
+
+
+def versions() -> dict[str, str]:
+    """{component: version} of what is installed."""
+    found = {"python": platform.python_version()}
+    for name in COMPONENTS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
+    """The settings that the run was started with, and for this command alone the overrides."""
+    path = run.path / "config.json"
+    settings = parse_settings(read_json(path), str(path))
+    return settings.overridden(overrides) if overrides else settings
+
+
+@contextmanager
+def opened(workspace: Workspace, run: RunFolder, overrides: tuple[str, ...], lock: str) -> Iterator[Loop]:
+    """The loop on this run: locked, draining on SIGTERM, with progress on stderr."""
+    settings = run_settings(run, overrides)
+    env = registry.get(settings.env)
+    with run.locked(lock), progress() as report:
+        loop = Loop(workspace=workspace, run=run, settings=settings, env=env, report=report)
+        watch_parent()
+        with draining(loop.stop):
+            yield loop
+
+
+# ---- the loop and its phases
+
+
+def evolve_command(
+    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], rounds: int | None, resume: bool, **_: Any
+) -> Result:
+    place = Workspace.find(workspace)
+    if resume:
+        run = place.run(run_id)
+    elif run_id:
+        raise UsageError(f"--run: a new run gets its own id; to go on with {run_id!r} add --resume")
+    else:
+        run = start_run(place, overrides, rounds or DEFAULT_ROUNDS)
+    wanted = rounds or run.manifest["rounds"] or DEFAULT_ROUNDS
+    if wanted != run.manifest["rounds"]:
+        write_json(run.path / "manifest.json", {**run.manifest, "rounds": wanted})
+    with opened(place, run, overrides if resume else (), "evolve") as loop:
+        evolve(loop, wanted)
+    return round_report(place, run)
+
+
+def seed_command(
+    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], resume: bool, **_: Any
+) -> Result:
+    place = Workspace.find(workspace)
+    run = place.run(run_id) if resume or run_id else start_run(place, overrides, 0)
+    with opened(place, run, (), "evolve") as loop:
+        once(loop, 0, "seed", phases.seed)
+    counts = {"run": run.id, **phase_counts(place, run, 0, "seed")}
+    return counts, f"run {run.id}: D_0 has {counts['seeds']} seed tasks and {counts['unguided']} explored ones"
+
+
+def train_command(
+    *,
+    workspace: str | None,
+    run_id: str | None,
+    overrides: tuple[str, ...],
+    snapshot: str,
+    resume: bool,
+    **_: Any,
+) -> Result:
+    from coevolve.train import train_snapshot
+
+    place = Workspace.find(workspace)
+    run = place.run(run_id)
+    with opened(place, run, overrides, "train") as loop:
+        counts = train_snapshot(loop, snapshot, resume)
+    return counts, f"run {run.id}: policy version {counts['version']} trained on snapshot {counts['snapshot']}"
+
+
+def signals_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:
+    place = Workspace.find(workspace)
+    run = place.run(run_id)
+    with opened(place, run, overrides, "signals") as loop:
+        t = newest_trained(loop)
+        once(loop, t, "signals", phases.signals)
+    query = """
+        select id, kind, status, coalesce(task_id, array_to_string(pattern, ' ')) as about,
+               len(evidence) as evidence, stats::varchar as stats
+        from v_signal where run = ? and t = ? order by kind, id
+    """
+    table = place.store.table(query, [run.id, t])
+    return table, table if table.rows else f"run {run.id}: iteration {t} gave no signal"
+
+
+def explore_command(
+    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], which: str, **_: Any
+) -> Result:
+    place = Workspace.find(workspace)
+    run = place.run(run_id)
+    with opened(place, run, overrides, "explore") as loop:
+        once(loop, newest_trained(loop), "signals", phases.signals)
+        found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, which)
+        chosen = weaknesses.pick(found, loop.settings.signals.per_round)
+        counts = phases.explore_signals(loop, chosen)
+        if loop.stop.is_set():
+            raise Stopped(f"run {run.id}: stopped as asked; `coevolve explore` again explores the rest")
+    return counts, f"run {run.id}: explored {counts['signals']} signals; next: coevolve validate"
+
+
+def validate_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:
+    place = Workspace.find(workspace)
+    run = place.run(run_id)
+    with opened(place, run, overrides, "validate") as loop:
+        t = newest_trained(loop)
+        decided = phases.validate(loop, t)
+        if loop.stop.is_set():
+            raise Stopped(f"run {run.id}: stopped as asked; `coevolve validate` again decides the rest")
+        once(loop, t, "snapshot", phases.snapshot)
+    counts = {"decided": decided, **phase_counts(place, run, t, "snapshot")}
+    shown = f"run {run.id}: {sum(decided.values())} candidates decided ({rounds.words(decided) or 'none pending'}); "
+    return counts, shown + f"D_{t + 1} has {counts['tasks']} tasks, {counts['admitted']} of them new"
+
+
+def eval_command(
+    *,
+    workspace: str | None,
+    run_id: str | None,
+    overrides: tuple[str, ...],
+    suites: tuple[str, ...],
+    policy_version: int | None,
+    limit: int | None,
+    resume: bool,
+    **_: Any,
+) -> Result:
+    from coevolve.evaluate import evaluate_version
+
+    place = Workspace.find(workspace)
+    run = place.run(run_id)
+    with opened(place, run, overrides, "eval") as loop:
+        rows = asyncio.run(evaluate_version(loop, suites, policy_version, limit, resume))
+    columns = ["suite", "slice", "policy_version", "n", "value", "low", "high"]
+    table = Table(
+        columns=columns, rows=[(row.suite, row.slice, row.t, row.n, row.value, row.low, row.high) for row in rows]
+    )
+    return table, table
+
+
+def newest_trained(loop: Loop) -> int:
+    """The newest iteration whose training is finished. UsageError if there is none."""
+    rows = loop.store.rows(Phase, "run = ? and name = 'train'", [loop.run.id])
+    if not rows:
+        raise UsageError(f"run {loop.run.id}: nothing is trained yet; run `coevolve train` first")
+    return max(row.t for row in rows)
+
+
+def phase_counts(place: Workspace, run: RunFolder, t: int, name: str) -> dict[str, Any]:
+    """The counts that a finished phase committed."""
+    return dict(place.store.rows(Phase, "run = ? and t = ? and name = ?", [run.id, t, name])[0].counts)
+
+
+# ---- questions
+
+
+def round_report(place: Workspace, run: RunFolder) -> Result:
+    found = rounds.rounds(place.store, run.id)
+    data = {"run": run.id, "rounds": found, "admitted_by_kind": rounds.admitted_by_kind(place.store, run.id)}
+    return data, rounds.as_table(found)
+
+
+def status_command(*, workspace: str | None, run_id: str | None, **_: Any) -> Result:
+    place = Workspace.find(workspace)
+    if not place.runs():
+        return {"run": None}, f"{place.root}: no run yet; start one with `coevolve evolve`"
+    run = place.run(run_id)
+    data, table = round_report(place, run)
+    finished = place.store.rows(Phase, "run = ?", [run.id], order="finished_at")
+    snapshots = place.store.rows(Snapshot, "run = ?", [run.id], order="t")
+    open_signals = place.store.query(
+        "select kind, count(*) from v_signal where run = ? and status = 'open' group by all", [run.id]
+    )
+    data |= {
+        "last_phase": f"{finished[-1].name} of iteration {finished[-1].t}" if finished else None,
+        "snapshot": snapshots[-1].id if snapshots else None,
+        "open_signals": dict(open_signals),
+        "as_of": place.store.as_of,
+    }
+    return data, table
+
+
+def sql_command(*, workspace: str | None, query: str, **_: Any) -> Table:
+    return Workspace.find(workspace).store.sql(query)
+
+
+def why_command(*, workspace: str | None, run_id: str | None, task: str, **_: Any) -> Result:
+    from coevolve.why import history, told
+
+    place = Workspace.find(workspace)
+    run = place.run(run_id)
+    data = history(place.store, run.id, task)
+    return data, told(data)
+
+
+def check_command(*, workspace: str | None, **_: Any) -> Result:
+    problems = [str(problem) for problem in Workspace.find(workspace).store.check()]
+    return problems, "\n".join(problems) or "index and journal agree; every line of the journal is sound"
+
+
+def rebuild_command(*, workspace: str | None, **_: Any) -> Result:
+    rows = Workspace.find(workspace).store.rebuild()
+    return {"rows": rows}, f"the index is made again from {rows} rows of the journal"
+
+
+def env_list_command() -> Result:
+    table = Table(columns=["name", "version", "worlds", "seed_tasks", "suites"], rows=[])
+    for name in registry.names():
+        env = registry.get(name)
+        suites = {suite: len(tasks) for suite, tasks in env.suites().items()}
+        table.rows.append((name, env.version, len(env.worlds("train")), len(env.seed_tasks()), suites))
+    return table, table
+
+
+def env_install_command(name: str) -> str:
+    registry.get(name)
+    return f"{name} needs nothing beyond this package"

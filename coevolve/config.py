@@ -1,0 +1,140 @@
+"""One TOML file, the environment and --set become one frozen `Settings`; an unknown key is an error at any depth.
+
+Order: defaults, config.toml, environment variables `COEVOLVE__TRAIN__SFT__LR=1e-3`, then `--set train.sft.lr=1e-3`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evals.run import EvalSettings
+from graphs.settings import ExploreSettings, ValidateSettings
+from store.errors import UsageError
+from store.signals import SignalSettings
+from training.config import TrainSettings
+
+ENV_PREFIX = "COEVOLVE__"
+
+
+class SeedSetSettings(BaseModel):
+    """What D_0 is made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seeds: int = Field(default=-1, ge=-1)
+    """Seed tasks of the environment, evenly over worlds; -1 = all."""
+    unguided: int = Field(default=40, ge=0)
+    """Validated tasks of unguided exploration."""
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = 0
+    """Everything random is derived from it."""
+    env: str = "text2sql"
+    policy: str = "smollm2"
+    """`smollm2`, `hf:DIR`, or `litellm:NAME` (evaluated, not trained)."""
+    seed_set: SeedSetSettings = SeedSetSettings()
+    train: TrainSettings = TrainSettings()
+    signals: SignalSettings = SignalSettings()
+    explore: ExploreSettings = ExploreSettings()
+    validate_: ValidateSettings = Field(default=ValidateSettings(), alias="validate")
+    eval: EvalSettings = EvalSettings()
+
+    def overridden(self, overrides: Iterable[str]) -> Settings:
+        """These settings with `KEY=VALUE` overrides."""
+        raw = self.model_dump(mode="json", by_alias=True)
+        _override(raw, overrides)
+        return parse_settings(raw, "--set")
+
+
+def load_settings(
+    path: Path | None, overrides: Iterable[str] = (), environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """The resolved settings. UsageError names the key, its value and what is allowed."""
+    raw: dict[str, Any] = _read_toml(path) if path else {}
+    source = str(path) if path else "settings"
+    for name, text in sorted(environment.items()):
+        if name.startswith(ENV_PREFIX):
+            _put(raw, name.removeprefix(ENV_PREFIX).lower().split("__"), _value(text), name)
+    _override(raw, overrides)
+    return parse_settings(raw, source)
+
+
+def _override(raw: dict[str, Any], overrides: Iterable[str]) -> None:
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set: {override!r} is not KEY=VALUE; write for example --set train.sft.lr=1e-3")
+        _put(raw, key.strip().split("."), _value(text), f"--set {override}")
+
+
+def parse_settings(raw: Any, source: str) -> Settings:
+    """Settings from a plain document."""
+    try:
+        return Settings.model_validate(raw)
+    except ValidationError as error:
+        raise UsageError(f"{source}: " + "; ".join(_problem(item) for item in error.errors())) from None
+
+
+def _problem(item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; {_siblings(item['loc'])}"
+    return f"{key} = {item['input']!r}: {item['msg'][:1].lower()}{item['msg'][1:]}"
+
+
+def _siblings(location: tuple[Any, ...]) -> str:
+    """The keys that exist where an unknown one was found."""
+    model: type[BaseModel] = Settings
+    for part in location[:-1]:
+        field = next(f for name, f in model.model_fields.items() if part in (name, f.alias))
+        assert isinstance(field.annotation, type)
+        model = field.annotation
+    return "keys here: " + ", ".join(field.alias or name for name, field in model.model_fields.items())
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; make a workspace with `coevolve init DIR`") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+
+
+def _value(text: str) -> Any:
+    """A TOML value where `text` is one, else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def _put(raw: dict[str, Any], keys: list[str], value: Any, source: str) -> None:
+    for key in keys[:-1]:
+        raw = raw.setdefault(key, {})
+        if not isinstance(raw, dict):
+            raise UsageError(f"{source}: {key!r} is a value, not a table of settings")
+    raw[keys[-1]] = value
+
+
+def init_workspace(directory: str, template: str = "config.toml") -> Path:
+    """Make the folder and its commented config.toml. UsageError if it already is a workspace."""
+    path = Path(directory) / "config.toml"
+    if path.exists():
+        raise UsageError(f"DIR: {directory} is a workspace already; choose another folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((files("coevolve") / "templates" / template).read_text("utf-8"), "utf-8")
+    except OSError as error:
+        raise UsageError(f"DIR: cannot write {path}: {error.strerror}; choose another folder") from None
+    return path.parent

@@ -1,0 +1,134 @@
+"""What every phase is given, and how a phase is done exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from coevolve.config import Settings
+from coevolve.workspace import RunFolder, Workspace
+from envs.protocols import Env, Report
+from store.db import Store
+from store.errors import CoevolveError
+from store.rows import Phase
+
+CHILD_OF = "COEVOLVE_CHILD_OF"
+"""Environment variable with the PID of the process that started this one."""
+
+
+class Stopped(CoevolveError):
+    """SIGTERM or ctrl-C: work in flight was finished and committed, the rest waits for --resume."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    workspace: Workspace
+    run: RunFolder
+    settings: Settings
+    env: Env
+    report: Report
+    announce: Callable[[int], None] = lambda t: None
+    """Called with t when round t is finished."""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def store(self) -> Store:
+        return self.workspace.store
+
+    def finished(self, t: int, name: str) -> bool:
+        return bool(self.store.rows(Phase, "run = ? and t = ? and name = ?", [self.run.id, t, name]))
+
+
+def once(loop: Loop, t: int, name: str, work: Callable[[Loop, int], dict[str, Any]]) -> None:
+    """Do `work` and commit it as a Phase row; a phase that has its row is skipped."""
+    loop.store.ingest()
+    if loop.finished(t, name):
+        return
+    _raise_if_stopped(loop)
+    started = time.monotonic()
+    counts = work(loop, t)
+    _raise_if_stopped(loop)
+    seconds = time.monotonic() - started
+    loop.store.append([Phase(run=loop.run.id, t=t, name=name, finished_at=time.time(), seconds=seconds, counts=counts)])
+    loop.store.ingest()
+
+
+def process(loop: Loop, t: int, command: str) -> None:
+    """Do the phase in a process of its own: `coevolve train` or `coevolve eval`, which commit it themselves."""
+    _raise_if_stopped(loop)
+    arguments = {"train": ["--iteration", str(t), "--resume"], "eval": ["--policy-version", str(t), "--resume"]}[
+        command
+    ]
+    spawn(loop, command, arguments)
+    loop.store.ingest()
+
+
+def spawn(loop: Loop, command: str, arguments: list[str]) -> None:
+    """Run a sub-command on this run; CoevolveError if it fails. SIGTERM is passed on, and its end awaited."""
+    line = [sys.executable, "-m", "coevolve", command, "--workspace", str(loop.workspace.root), "--run", loop.run.id]
+    child = subprocess.Popen(
+        [*line, *arguments],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, CHILD_OF: str(os.getpid())},
+    )
+    try:
+        while child.poll() is None:
+            if loop.stop.wait(0.05):
+                child.terminate()
+                child.wait()
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+    _raise_if_stopped(loop)
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        raise CoevolveError(
+            f"`coevolve {command}` was killed by {name} (out of memory?); what it committed is kept: --resume"
+        )
+    if child.returncode:
+        raise CoevolveError(f"`coevolve {command}` failed (exit code {child.returncode}); see its message above")
+
+
+@contextmanager
+def draining(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and ctrl-C set `stop` for the length of the block; a second ctrl-C interrupts at once."""
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def watch_parent() -> None:
+    """In a process that `spawn` started: end when the parent is gone, lest an orphan train on beside a resumed run."""
+    if os.environ.get(CHILD_OF) != str(os.getppid()):
+        return
+
+    def watch(parent: int) -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+
+
+def _raise_if_stopped(loop: Loop) -> None:
+    if loop.stop.is_set():
+        raise Stopped(f"run {loop.run.id} stopped as asked; everything finished is committed, go on with --resume")

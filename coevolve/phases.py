@@ -1,0 +1,199 @@
+"""The phases of one iteration, each `(loop, t) -> counts`. The sub-commands and `evolve` share them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import chain, zip_longest
+from typing import Any
+
+from coevolve import evidence, growth
+from coevolve.evaluate import label
+from coevolve.loop import Loop, spawn
+from envs.errors import UsageError
+from graphs.runner import ExploreJob, explore_all, validate_all
+from store import signals as weaknesses
+from store.rows import (
+    Candidate,
+    Exploration,
+    Score,
+    Signal,
+    Task,
+    Trajectory,
+    Verdict,
+    Withdrawal,
+)
+from store.snapshot import freeze, load
+
+UNGUIDED_BATCH = 16
+"""Unguided explorations between two looks at how many valid tasks there are."""
+UNGUIDED_TRIES = 20
+"""Unguided explorations per asked-for task before seeding gives up."""
+
+Counts = dict[str, Any]
+
+
+def seed(loop: Loop, t: int) -> Counts:
+    """D_0: the environment's seed tasks and validated tasks of unguided exploration. Freezes snapshot 0."""
+    seeds = seed_tasks(loop)
+    loop.store.append(seeds)
+    wanted = loop.settings.seed_set.unguided
+    found = _unguided(loop, wanted)
+    tasks = seeds + found
+    if not tasks:
+        raise UsageError(
+            "seed_set: D_0 is empty; ask for seed tasks (seed_set.seeds) or unguided ones (seed_set.unguided)"
+        )
+    loop.store.append([freeze(loop.run.snapshots, loop.run.id, 0, tasks)])
+    return {"seeds": len(seeds), "unguided": len(found)}
+
+
+def seed_tasks(loop: Loop) -> list[Task]:
+    """The environment's seed tasks, a limited number of them evenly over worlds."""
+    by_world: dict[str, list[Task]] = {}
+    for task in loop.env.seed_tasks():
+        by_world.setdefault(task.world, []).append(task)
+    turns = [task for task in chain.from_iterable(zip_longest(*by_world.values())) if task is not None]
+    limit = loop.settings.seed_set.seeds
+    return turns if limit < 0 else turns[:limit]
+
+
+def _unguided(loop: Loop, wanted: int) -> list[Task]:
+    """`wanted` valid tasks of unguided exploration of the train worlds, in turn."""
+    worlds = loop.env.worlds("train")
+    start = 0
+    while True:
+        loop.store.ingest()
+        waiting = growth.pending(loop.store, loop.run.id, ())
+        loop.report("seed", min(len(waiting), wanted), wanted)
+        if len(waiting) >= wanted or loop.stop.is_set():
+            return [task for _, task in waiting[:wanted]]
+        if start >= UNGUIDED_TRIES * wanted:
+            raise UsageError(
+                f"seed_set.unguided: {wanted} asked for, but {start} explorations gave only {len(waiting)} valid "
+                "tasks; ask for fewer, or use a stronger explore.model"
+            )
+        jobs = [
+            ExploreJob(run=loop.run.id, t=0, signal=None, index=i, world=worlds[i % len(worlds)].id, evidence=None)
+            for i in range(start, start + UNGUIDED_BATCH)
+        ]
+        start += UNGUIDED_BATCH
+        _explore(loop, jobs)
+        _validate(loop, 0)
+
+
+def signals(loop: Loop, t: int) -> Counts:
+    """Forgetting, boundary and rare signals of iteration t; tasks found defective are withdrawn."""
+    found = weaknesses.detect(loop.store, loop.run.id, t, loop.settings.signals)
+    defective = loop.store.rows(Trajectory, "run = ? and t = ? and outcome = 'invalid'", [loop.run.id, t])
+    withdrawn = {row.task_id: row.error or "" for row in defective if row.task_id}
+    loop.store.append(
+        [*found, *(Withdrawal(run=loop.run.id, task_id=i, t=t, reason=why) for i, why in sorted(withdrawn.items()))]
+    )
+    return {**Counter(signal.kind for signal in found), "withdrawn": len(withdrawn)}
+
+
+def explore(loop: Loop, t: int) -> Counts:
+    """Explore the signals of iteration t: at most `signals.per_round`, evenly over kinds."""
+    found = loop.store.rows(Signal, "run = ? and t = ?", [loop.run.id, t])
+    return explore_signals(loop, weaknesses.pick(found, loop.settings.signals.per_round))
+
+
+def explore_signals(loop: Loop, chosen: list[Signal]) -> Counts:
+    """Explore these signals, `explore.per_signal` times each."""
+    jobs = [
+        evidence.job(loop.store, signal, index)
+        for signal in chosen
+        for index in range(loop.settings.explore.per_signal)
+    ]
+    done = _explore(loop, jobs)
+    return {"signals": len(chosen), **Counter(row.outcome for row in done)}
+
+
+def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
+    loop.store.ingest()
+    done = {row.id for row in loop.store.rows(Exploration, "run = ?", [loop.run.id])}
+    rows = asyncio.run(
+        explore_all(
+            jobs,
+            env=loop.env,
+            model=loop.settings.explore.model,
+            settings=loop.settings.explore,
+            seed=loop.settings.seed,
+            append=loop.store.append,
+            done=done,
+            checkpoints=loop.run.graphs,
+            stop=loop.stop,
+            report=loop.report,
+        )
+    )
+    loop.store.ingest()
+    return rows
+
+
+def validate(loop: Loop, t: int) -> Counts:
+    """Decide every pending candidate of the run."""
+    verdicts = _validate(loop, t)
+    return dict(Counter(verdict.reason for verdict in verdicts))
+
+
+def _validate(loop: Loop, t: int) -> list[Verdict]:
+    loop.store.ingest()
+    run = loop.run.id
+    undecided = "run = ? and id not in (select candidate_id from verdict)"
+    candidates = loop.store.rows(Candidate, undecided, [run], order='t, exploration_id, "index"')
+    adopted = loop.store.rows(Task, "id in (select task_id from verdict where run = ? and adopt)", [run])
+    held_out = [task for suite in loop.env.suites().values() for task in suite]
+    verdicts = asyncio.run(
+        validate_all(
+            candidates,
+            env=loop.env,
+            model=loop.settings.explore.model,
+            settings=loop.settings.validate,
+            seed=loop.settings.seed,
+            t=t,
+            known=[*seed_tasks(loop), *adopted],
+            held_out=held_out,
+            append=loop.store.append,
+            checkpoints=loop.run.graphs,
+            stop=loop.stop,
+            report=loop.report,
+        )
+    )
+    loop.store.ingest()
+    return verdicts
+
+
+def snapshot(loop: Loop, t: int) -> Counts:
+    """D_{t+1}: the rows of D_t less withdrawn ones, and the valid pending tasks that growth allows."""
+    _, members = load(loop.run.snapshots, str(t))
+    withdrawn = {row.task_id for row in loop.store.rows(Withdrawal, "run = ?", [loop.run.id])}
+    kept = [task for task in members if task.id not in withdrawn]
+    waiting = growth.pending(loop.store, loop.run.id, (task.id for task in members))
+    admitted = growth.admit(waiting, growth.room(len(members), loop.settings.validate.growth))
+    loop.store.append([freeze(loop.run.snapshots, loop.run.id, t + 1, kept + admitted)])
+    return {
+        "tasks": len(kept) + len(admitted),
+        "admitted": len(admitted),
+        "pending": len(waiting) - len(admitted),
+        "withdrawn": len(members) - len(kept),
+    }
+
+
+def final_report(loop: Loop) -> None:
+    """Play the final suite once, with the version that did best on the first suite of `eval.suites`."""
+    final, suites = loop.settings.eval.final, loop.settings.eval.suites
+    if not final or not suites:
+        return
+    best = best_version(loop)
+    if best is not None:
+        spawn(loop, "eval", ["--policy-version", str(best), "--suite", final, "--resume"])
+        loop.store.ingest()
+
+
+def best_version(loop: Loop) -> int | None:
+    """The version with the highest accuracy on the first suite, the oldest of equals; None before any evaluation."""
+    where = "run = ? and suite = ? and slice = 'all' and metric = 'accuracy'"
+    wanted = label(loop.settings.eval.suites[0], loop.settings.eval.limit, loop.settings.eval.k)
+    rows = loop.store.rows(Score, where, [loop.run.id, wanted], order="value desc, t")
+    return rows[0].t if rows else None

