@@ -6,7 +6,6 @@ more: `tool_calls` (derived, below), `cursor` (how far each journal segment is i
 
 from __future__ import annotations
 
-import functools
 import types
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -30,13 +29,16 @@ class Column:
         return f'"{self.name}" {self.type}{"" if self.nullable else " NOT NULL"}'
 
 
-def kind_of(row_type: type[Row]) -> str:
+def kind_of(row_type: type[Any]) -> str:
     return row_type.__name__.lower()
 
 
-@functools.cache
-def columns(row_type: type[Row]) -> tuple[Column, ...]:
+def columns(row_type: type[Any]) -> tuple[Column, ...]:
     """The table's columns, in the order of the fields. A `Json` column is nullable: None is NULL."""
+    return _COLUMNS[kind_of(row_type)]
+
+
+def _columns(row_type: type[Row]) -> tuple[Column, ...]:
     hints = get_type_hints(row_type)
     return tuple(_column(field.name, hints[field.name]) for field in fields(row_type))
 
@@ -53,6 +55,9 @@ def _sql_type(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return "VARCHAR"
     return _SCALARS[hint]
+
+
+_COLUMNS = {kind: _columns(row_type) for kind, row_type in KINDS.items()}
 
 
 def table_ddl(row_type: type[Row]) -> str:

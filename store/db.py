@@ -1,0 +1,446 @@
+"""The Store: rows go to the journal, questions go to its DuckDB index. The only file that imports duckdb.
+
+A DuckDB file belongs to one process at a time, so the index is opened for one operation and closed again, and
+whoever finds it locked reads a private copy: the last export plus the journal's tail, which is everything.
+
+    root/journal/*.jsonl   the truth (store/journal.py)
+    root/index.duckdb      its index: made from the journal, and made again whenever it is damaged
+    root/export.duckdb     a copy for readers, replaced by rename whenever `ingest` found new rows
+
+Results of a DuckDB connection stream and hold it; everything here fetches all rows at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+
+from store.arrow import from_tuples, to_arrow
+from store.errors import StoreError, UsageError
+from store.journal import START, Cursor, Journal, Problem, read, segments
+from store.migrations import migrate
+from store.rows import Row
+from store.schema import KINDS, columns, kind_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Row)
+Connection = duckdb.DuckDBPyConnection
+
+_CONFIG: dict[str, Any] = {"storage_compatibility_version": "v1.5.0", "autoinstall_known_extensions": False}
+"""Files that DuckDB 1.5 tools open too; never a download."""
+_PUBLIC: dict[str, Any] = {
+    "enable_external_access": False,
+    "lock_configuration": True,
+    "autoinstall_known_extensions": False,
+}
+"""For users' SQL: it reads this file and nothing else of the machine."""
+_CHUNK = 50_000
+"""Rows a transaction of `ingest` holds at least, if there are so many."""
+_DAMAGE = (duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException)
+"""What a query on a damaged file raises. Opening one may raise any other duckdb.Error too."""
+
+_THREADS: dict[Path, threading.RLock] = {}
+"""{root: lock}: one operation at a time within a process; a DuckDB connection must not be shared by threads."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+class Locked(StoreError):
+    """Another process holds the index."""
+
+
+class Damaged(StoreError):
+    """The index or the export can't be read. Nearly always it is made again before anyone sees this."""
+
+
+class Store:
+    """Rows in, answers out. What was appended, by any process, is seen by every later reading.
+
+    >>> store.append(task, trajectory)
+    >>> store.rows(Task, "origin = ?", ["seed"])
+    >>> store.query("SELECT count(*) FROM trajectory")
+    """
+
+    def __init__(self, root: Path, *, wait_s: float = 1.0) -> None:
+        self.root = root
+        self.journal = Journal(root / "journal")
+        self.index = root / "index.duckdb"
+        self.export = root / "export.duckdb"
+        self.wait_s = wait_s
+        """Seconds to wait for the index while another process holds it."""
+        self.as_of = 0.0
+        """Unix seconds: the last reading saw all that was appended before this moment."""
+        self._threads = _THREADS.setdefault(root.resolve(), threading.RLock())
+        self._open: Connection | None = None
+
+    # ---- writing
+
+    def append(self, *rows: Row | Iterable[Row]) -> None:
+        """Store rows, or iterables of rows, as one batch: durable on return, all or none. StoreError if it can't."""
+        batch: list[Row] = []
+        for item in rows:
+            if isinstance(item, Row):
+                batch.append(item)
+            else:
+                batch.extend(item)
+        self.journal.append(batch)
+
+    def ingest(self) -> int:
+        """Bring index and export up to date; how many lines were read. Locked if another process holds the index."""
+
+        def update(connection: Connection) -> int:
+            count = self._ingest(connection)
+            self._publish(connection)
+            return count
+
+        return self._repaired(lambda: self._with_index(update))
+
+    def rebuild(self) -> int:
+        """Make index and export again from the journal alone; how many lines were read. Locked as `ingest`."""
+        with self._repairing():
+            if self.index.exists():
+                with contextlib.suppress(Damaged):
+                    self._with_index(lambda connection: None)
+            _discard(self.index)
+            _discard(self.export)
+            return self.ingest()
+
+    # ---- reading
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that sees every row appended so far. Keep it short: others wait for it."""
+        with self._threads, contextlib.ExitStack() as stack:
+            if self._open is not None:  # nested: the outer reading's connection, with what was appended since
+                self._ingest(self._open)
+                yield self._open
+                return
+            self._open = self._repaired(lambda: stack.enter_context(self._current()))
+            try:
+                yield self._open
+            finally:
+                self._open = None
+
+    def query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of one statement of ours (users' SQL goes to `sql`)."""
+        return self.table(sql, params).rows
+
+    def table(self, sql: str, params: Sequence[Any] = ()) -> Table:
+        def ask() -> Table:
+            with self.reading() as connection:
+                return _fetch(connection, sql, params)
+
+        return self._repaired(ask)
+
+    def rows(self, row_type: type[R], where: str = "", params: Sequence[Any] = (), *, order: str = "") -> list[R]:
+        """Typed rows that satisfy the SQL condition `where`, ordered by `order` (default: the row type's key)."""
+        names = ", ".join(f'"{column.name}"' for column in columns(row_type))
+        keys = order or ", ".join(f'"{name}"' for name in row_type.KEY)
+        sql = f'SELECT {names} FROM "{kind_of(row_type)}" WHERE {where or "true"} ORDER BY {keys}'
+        return list(from_tuples(row_type, self.query(sql, params)))
+
+    def sql(self, query: str) -> Table:
+        """A user's statement: one, read-only, on a copy that nobody waits for. UsageError in DuckDB's words."""
+
+        def ask() -> Table:
+            with self._readable_copy() as path, _opened(path, read_only=True) as connection:
+                return _ask(connection, query)
+
+        return self._repaired(ask, self.export)
+
+    # ---- checking
+
+    def check(self) -> list[Problem]:
+        """Damaged and torn lines of the journal, and tables in which index and journal differ. [] = all is well."""
+        lines = [problem for segment in segments(self.journal.directory) for problem in _bad_lines(segment)]
+        return lines + self._repaired(lambda: self._with_index(self._compare))
+
+    def _compare(self, connection: Connection) -> list[Problem]:
+        self._ingest(connection)
+        with tempfile.TemporaryDirectory(prefix="coevolve-") as directory:
+            fresh = Path(directory) / "fresh.duckdb"
+            with _opened(fresh) as other:
+                self._ingest(other)
+            with _attached(connection, fresh, "fresh", "READ_ONLY"):
+                return [problem for table in (*KINDS, "tool_calls") for problem in _differences(connection, table)]
+
+    # ---- the journal's rows into a connection
+
+    def _ingest(self, connection: Connection) -> int:
+        """Insert what the segments hold past the stored cursors, in transactions that move the cursors too."""
+        now, count = time.time(), 0
+        known = {name: Cursor(*at) for name, *at in connection.execute("FROM cursor").fetchall()}
+        pending: list[Row] = []
+        moved: dict[str, Cursor] = {}
+        for segment in segments(self.journal.directory):
+            start = known.get(segment.name, START)
+            if segment.stat().st_size <= start.offset:
+                continue
+            for batch in read(segment, start):
+                for problem in batch.problems:
+                    log.warning("journal %s; skipped", problem)
+                pending += batch.rows
+                moved[segment.name] = batch.end
+                count += len(batch.rows)
+                if len(pending) >= _CHUNK:
+                    _insert(connection, pending, moved)
+                    pending, moved = [], {}
+        if moved:
+            _insert(connection, pending, moved)
+        self.as_of = now
+        return count
+
+    # ---- opening, and making again what is damaged
+
+    def _with_index(self, action: Callable[[Connection], T]) -> T:
+        with self._threads, self._index() as connection:
+            return action(connection)
+
+    @contextlib.contextmanager
+    def _index(self) -> Iterator[Connection]:
+        """The index, writable. Waits `wait_s` for another process to let go of it, then raises Locked."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + self.wait_s
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    connection = stack.enter_context(_opened(self.index))
+                    break
+                except Locked:
+                    if time.monotonic() >= deadline:
+                        raise
+                    time.sleep(0.02)
+            yield connection
+
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[Connection]:
+        """The index, or a private copy of it while another process holds it, with the journal's tail ingested."""
+        with contextlib.ExitStack() as stack:
+            try:
+                connection = stack.enter_context(self._index())
+            except Locked:
+                connection = stack.enter_context(_opened(stack.enter_context(self._private_copy())))
+            self._ingest(connection)
+            yield connection
+
+    def _repaired(self, action: Callable[[], T], damaged: Path | None = None) -> T:
+        """The action's result. If it finds the file `damaged` (default: the index) damaged, that is made again."""
+        try:
+            return action()
+        except Damaged as damage:
+            log.warning("%s; making it again from the journal", damage)
+        with self._repairing():
+            try:
+                return action()  # another process may have made it again meanwhile
+            except Damaged:
+                _discard(damaged or self.index)
+            return action()
+
+    @contextlib.contextmanager
+    def _repairing(self) -> Iterator[None]:
+        """Held by whoever discards a damaged file, lest another process discards the one that is being made."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._threads, (self.root / "repair.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    # ---- copies for readers
+
+    def _publish(self, connection: Connection) -> None:
+        """Replace the export if the index holds more."""
+        if _file_extent(self.export) == _extent(connection):
+            return
+        for left_over in self.root.glob(".export-*"):
+            left_over.unlink()
+        path = self.root / f".export-{os.getpid()}.duckdb"
+        with _attached(connection, path, "copy", "STORAGE_VERSION 'v1.5.0'"):
+            connection.execute(f'COPY FROM DATABASE "{self.index.stem}" TO "copy"')
+        path.replace(self.export)
+
+    @contextlib.contextmanager
+    def _readable_copy(self) -> Iterator[Path]:
+        with contextlib.ExitStack() as stack:
+            try:
+                self.ingest()
+                path = self.export
+            except Locked:
+                path = stack.enter_context(self._private_copy())
+                with _opened(path) as connection:
+                    self._ingest(connection)
+            yield path
+
+    @contextlib.contextmanager
+    def _private_copy(self) -> Iterator[Path]:
+        """The last export as a file of our own; it still lacks the journal's tail."""
+        with tempfile.TemporaryDirectory(prefix="coevolve-") as directory:
+            path = Path(directory) / "copy.duckdb"
+            if _file_extent(self.export) >= 0:
+                shutil.copyfile(self.export, path)
+            yield path
+
+
+@contextlib.contextmanager
+def _opened(path: Path, *, read_only: bool = False) -> Iterator[Connection]:
+    """A connection, closed at the end; migrated if it is writable. DuckDB's errors become ours."""
+    try:
+        connection = duckdb.connect(str(path), read_only=read_only, config=_PUBLIC if read_only else _CONFIG)
+        try:
+            if not read_only:
+                migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except duckdb.Error as error:
+        raise _translated(path, error, opening=True) from error
+    try:
+        yield connection
+    except duckdb.Error as error:
+        raise _translated(path, error) from error
+    finally:
+        with contextlib.suppress(duckdb.Error):
+            connection.close()
+
+
+@contextlib.contextmanager
+def _attached(connection: Connection, path: Path, name: str, option: str) -> Iterator[None]:
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS \"{name}\" ({option})")
+    try:
+        yield
+    finally:
+        connection.execute(f'DETACH "{name}"')
+
+
+def _discard(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    Path(f"{path}.wal").unlink(missing_ok=True)
+
+
+def _insert(connection: Connection, rows: list[Row], cursors: dict[str, Cursor]) -> None:
+    connection.execute("BEGIN")
+    try:
+        for kind, row_type in KINDS.items():
+            first = {
+                tuple(getattr(row, name) for name in row_type.KEY): row
+                for row in reversed(rows)
+                if type(row) is row_type
+            }
+            if first:
+                connection.register("incoming", to_arrow(row_type, list(reversed(first.values()))))
+                connection.execute(_insertion(kind))
+                connection.unregister("incoming")
+        at = [(name, *cursor) for name, cursor in cursors.items()]
+        connection.executemany("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)", at)
+    except BaseException:
+        with contextlib.suppress(duckdb.Error):
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _insertion(kind: str) -> str:
+    insert = f'INSERT INTO "{kind}" BY NAME SELECT * FROM incoming ON CONFLICT DO NOTHING'
+    if kind != "step":
+        return insert
+    return f"""
+        WITH fresh AS ({insert} RETURNING trajectory_id, "index", tokens)
+        INSERT INTO tool_calls SELECT trajectory_id, unnest(range(len(tokens))), "index", unnest(tokens) FROM fresh"""
+
+
+def _extent(connection: Connection) -> int:
+    """Bytes of the journal that the file holds."""
+    ((extent,),) = connection.execute('SELECT coalesce(sum("offset"), 0)::BIGINT FROM cursor').fetchall()
+    return int(extent)
+
+
+def _file_extent(path: Path) -> int:
+    """The same of a file that nobody has open; -1 if it is absent or damaged."""
+    if not path.exists():
+        return -1
+    try:
+        with _opened(path, read_only=True) as connection:
+            return _extent(connection)
+    except StoreError:
+        return -1
+
+
+def _fetch(connection: Connection, sql: str, params: Sequence[Any] = ()) -> Table:
+    result = connection.execute(sql, params)
+    return Table(columns=[name for name, *_ in result.description or []], rows=result.fetchall())
+
+
+def _ask(connection: Connection, query: str) -> Table:
+    try:
+        statements = connection.extract_statements(query)
+        if len(statements) != 1:
+            raise UsageError(f"sql: expected one statement, got {len(statements)}; give one SELECT")
+        if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+            raise UsageError(f"sql: {statements[0].type.name} is refused, the store is read-only here; give one SELECT")
+        return _fetch(connection, query)
+    except _DAMAGE:
+        raise
+    except duckdb.Error as error:
+        raise UsageError(f"sql: {_one_line(error)}") from error
+
+
+def _bad_lines(segment: Path) -> Iterator[Problem]:
+    end = START
+    for batch in read(segment):
+        end = batch.end
+        yield from batch.problems
+    torn = segment.stat().st_size - end.offset
+    if torn:
+        detail = f"{torn} bytes of an unfinished batch, dropped: its writer was killed or is still writing"
+        yield Problem(kind="torn", where=f"{segment.name}:{end.line + 1}", detail=detail)
+
+
+def _differences(connection: Connection, table: str) -> Iterator[Problem]:
+    index, fresh = (f'FROM "{catalog}".main."{table}"' for catalog in ("index", "fresh"))
+    if lost := _count(connection, f"({fresh}) EXCEPT ALL ({index})"):
+        detail = f"{lost} rows of the journal are not in the index; run `coevolve db rebuild`"
+        yield Problem(kind="missing", where=table, detail=detail)
+    if extra := _count(connection, f"({index}) EXCEPT ALL ({fresh})"):
+        detail = f"{extra} rows of the index are not in the journal; `coevolve db rebuild` drops them"
+        yield Problem(kind="unknown", where=table, detail=detail)
+
+
+def _count(connection: Connection, select: str) -> int:
+    ((count,),) = connection.execute(f"SELECT count(*) FROM ({select})").fetchall()
+    return int(count)
+
+
+def _translated(path: Path, error: duckdb.Error, *, opening: bool = False) -> StoreError:
+    words = _one_line(error)
+    if "Could not set lock" in words:
+        holder = re.search(r"PID (\d+)", words)
+        who = f"process {holder[1]}" if holder else "another process"
+        return Locked(f"{path} is held by {who}; wait for it or end it, then run again")
+    if re.search("No space|Permission denied|Read-only|Too many open", words, re.IGNORECASE):
+        return StoreError(f"cannot use {path}: {words}")
+    if opening or isinstance(error, _DAMAGE):
+        return Damaged(f"{path} is damaged ({words})")
+    return StoreError(f"{path}: {words}")
+
+
+def _one_line(error: Exception) -> str:
+    """DuckDB's message without the line of carets, its lines joined."""
+    return re.sub(r"\s*\n\s*", " | ", re.sub(r"\n\s*\^+\s*$", "", str(error)).strip())
