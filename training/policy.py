@@ -14,7 +14,6 @@ from training.chat import assistant_message, encode
 from training.config import ModelSettings
 from training.model import load_tokenizer, merged, prepare
 from training.sample import Draw, Drawn, generate
-from training.smollm2 import resolve
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +22,16 @@ class HFPolicy:
     """Samples from base + adapter. Equal batches of requests give equal completions."""
 
     def __init__(
-        self, spec: str, *, adapter: Path | None = None, version: int = 0, settings: ModelSettings | None = None
+        self,
+        folder: Path,
+        *,
+        spec: str,
+        adapter: Path | None = None,
+        version: int = 0,
+        settings: ModelSettings | None = None,
     ) -> None:
-        """`spec` is `smollm2` or `hf:DIR`. UsageError if there is no such model."""
+        """`folder` as `smollm2.resolve(spec)` gives it. UsageError if it holds no model that can chat."""
         settings = settings or ModelSettings()
-        folder = resolve(spec)
         prepare(settings, seed=0)
         self.spec = spec
         self.version = version

