@@ -1,145 +1,113 @@
-"""One iteration of training: warm start if there is no policy yet, collect rollouts on D_t, update, checkpoint.
-
-The policy that samples in iteration t is version t; training on D_t writes version t + 1. Everything that is finished
-(a checkpoint, a chunk of rollouts) is left alone, so running the same job again after a kill goes on where it stopped
-and, in one thread, ends with the same weights.
-"""
+"""LoRA supervised fine-tuning on the reference solutions of tasks, by TRL's SFTTrainer."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+import math
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
+from typing import Any
+
+from training.model import device, load_model, load_tokenizer, prepare  # first: it sets the environment of transformers
+
+# isort: split
+from datasets import Dataset
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import TrainerCallback
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 from envs.errors import InfraError
-from envs.protocols import Env, Report
-from store.rows import Json, Snapshot, Task, Trajectory, content_id
-from store.snapshot import load as load_snapshot
-from training import checkpoint
-from training.checkpoint import Checkpoint
-from training.collect import Append, collect, summary
-from training.config import TrainSettings
-from training.lora import fine_tune, solutions
-from training.policy import HFPolicy
+from envs.protocols import Env, Message, Report
+from store.rows import Json, Task
+from training.chat import solution_ids
+from training.config import ModelSettings, SftSettings
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainJob:
-    run: str
-    t: int
-    seed: int
-    """Of the configuration; seeds of rollouts and updates are derived from it."""
-    policy: str
-    """Spec of the base model: `smollm2` or `hf:DIR`."""
-    folder: Path
-    """Where the base model is: `smollm2.resolve(policy)`."""
-    snapshots: Path
-    """Folder of the run's snapshots."""
-    checkpoints: Path
-    """Folder of the run's checkpoints."""
-    settings: TrainSettings
+async def solutions(env: Env, tasks: Sequence[Task]) -> list[list[Message]]:
+    """The references in the policy's action format. Each is replayed first; one that fails teaches nothing."""
+    return [env.solution(task) for task in tasks if (await env.replay(task)).success]
 
 
-def train(
-    job: TrainJob, env: Env, *, done: Iterable[Trajectory], append: Append, report: Report, stop: Event
-) -> dict[str, Json]:
-    """Run the job; returns its counts. `done` are the training rows of (run, t) that the store already has.
-
-    When `stop` is set it returns soon, with what is finished on disk and no new version.
-    """
-    if finished := checkpoint.load(job.checkpoints, job.t + 1):
-        return finished.counts
-    snapshot, tasks = load_snapshot(job.snapshots, job.t)
-    update = partial(_update, job, env, snapshot, report=report, stop=stop)
-    if job.t == 0 and not checkpoint.load(job.checkpoints, 0):
-        _make_version_0(job, tasks, update)
-    if stop.is_set():
-        return {}
-    started = time.monotonic()
-    outcomes = asyncio.run(
-        collect(
-            env,
-            tasks,
-            _policy(job),
-            job.settings.collect,
-            run=job.run,
-            t=job.t,
-            seed=job.seed,
-            done=done,
-            append=append,
-            report=report,
-            stop=stop,
-        )
-    )
-    counts = summary(outcomes, started)
-    if stop.is_set():
-        return counts
-    defective = {row.task_id for row in outcomes.values() if row.outcome == "invalid"}
-    sound = [task for task in tasks if task.id not in defective]
-    return update(sound, parent=job.t, epochs=job.settings.sft.epochs, counts=counts)
-
-
-def _make_version_0(job: TrainJob, tasks: Sequence[Task], update: Callable[..., object]) -> None:
-    """Fine-tuned on the seed tasks (all of D_0 if it has none), or the base model."""
-    if job.settings.warm_start:
-        seeds = [task for task in tasks if task.origin == "seed"] or tasks
-        update(seeds, parent=None, epochs=job.settings.sft.warm_epochs, counts={})
-    else:
-        base = Checkpoint(run=job.run, version=0, base=job.policy, parent=None, snapshot=None, adapter=False, counts={})
-        checkpoint.publish(job.checkpoints, base)
-
-
-def _policy(job: TrainJob) -> HFPolicy:
-    """Version t of the run's policy."""
-    adapter = checkpoint.adapter(job.checkpoints, job.t)
-    return HFPolicy(job.folder, spec=job.policy, adapter=adapter, version=job.t, settings=job.settings.model)
-
-
-def _update(
-    job: TrainJob,
-    env: Env,
-    snapshot: Snapshot,
-    tasks: Sequence[Task],
+def fine_tune(
+    folder: Path,
+    adapter: Path | None,
+    conversations: Sequence[Sequence[Message]],
     *,
-    parent: int | None,
     epochs: int,
-    counts: dict[str, Json],
+    seed: int,
+    settings: SftSettings,
+    model_settings: ModelSettings,
     report: Report,
     stop: Event,
-) -> dict[str, Json]:
-    """Fine-tune `parent` on the tasks' references and publish the next version; returns `counts` and its own."""
-    version = 0 if parent is None else parent + 1
-    started = time.monotonic()
-    conversations = asyncio.run(solutions(env, tasks))
-    if not conversations:
-        raise InfraError(f"none of the {len(tasks)} tasks of snapshot {snapshot.id} has a reference that replays")
-    tuned = fine_tune(
-        job.folder,
-        None if parent is None else checkpoint.adapter(job.checkpoints, parent),
-        conversations,
-        epochs=epochs,
-        seed=int(content_id("sft", job.seed, version), 16),
-        settings=job.settings.sft,
-        model_settings=job.settings.model,
-        report=report,
-        stop=stop,
+) -> tuple[Any, dict[str, Json]] | None:
+    """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only.
+
+    None if `stop` was set before the end: a half-done update is worth nothing.
+    """
+    prepare(model_settings, seed)
+    tokenizer = load_tokenizer(folder)
+    model = with_lora(load_model(folder, model_settings.dtype), adapter, settings)
+    rows = [solution_ids(tokenizer, conversation) for conversation in conversations]
+    steps = epochs * math.ceil(len(rows) / settings.batch)
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = SFTTrainer(
+            model=model,
+            processing_class=tokenizer,
+            train_dataset=Dataset.from_list([{"input_ids": ids, "labels": labels} for ids, labels in rows]),
+            args=arguments(Path(scratch), epochs=epochs, seed=seed, settings=settings),
+            callbacks=[Progress(report, steps, stop)],
+        )
+        loss = trainer.train().training_loss
+    if trainer.state.global_step < steps:
+        return None
+    if not math.isfinite(loss):
+        raise InfraError(f"the loss became {loss}; lower train.sft.lr (now {settings.lr})")
+    return model, {"examples": len(rows), "steps": trainer.state.global_step, "loss": loss}
+
+
+def with_lora(model: Any, adapter: Path | None, settings: SftSettings) -> Any:
+    """The model with a trainable adapter; a fresh one is drawn from torch's generator, which `prepare` seeded."""
+    if adapter:
+        return PeftModel.from_pretrained(model, adapter, is_trainable=True)
+    lora = LoraConfig(
+        r=settings.lora_r, lora_alpha=settings.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    if tuned is None:
-        return counts
-    model, figures = tuned
-    counts = counts | figures | {"version": version, "update_seconds": time.monotonic() - started}
-    made = Checkpoint(
-        run=job.run,
-        version=version,
-        base=job.policy,
-        parent=parent,
-        snapshot=snapshot.id,
-        adapter=True,
-        counts=counts,
+    return get_peft_model(model, lora)
+
+
+def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -> SFTConfig:
+    on_cpu = device() == "cpu"
+    return SFTConfig(
+        output_dir=str(scratch),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=settings.batch,
+        learning_rate=settings.lr,
+        lr_scheduler_type="constant",
+        seed=seed % 2**32,
+        data_seed=seed % 2**32,
+        use_cpu=on_cpu,
+        bf16=False,  # the base weights have their own dtype and LoRA is float32: no autocast on top
+        dataloader_pin_memory=not on_cpu,
+        gradient_checkpointing=False,
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},  # ids and labels are ours, exact to the token
+        logging_strategy="no",
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
     )
-    checkpoint.publish(job.checkpoints, made, model.save_pretrained)
-    return counts
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """Passes optimiser steps on to a `Report`, and a wish to stop on to the trainer."""
+
+    def __init__(self, report: Report, steps: int, stop: Event) -> None:
+        self.report = report
+        self.steps = steps
+        self.stop = stop
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.report("update", state.global_step, self.steps)
+        control.should_training_stop = control.should_training_stop or self.stop.is_set()
