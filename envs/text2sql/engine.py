@@ -121,9 +121,9 @@ def tables(source: Source) -> list[Table]:
 
 def _table_names(connection: sqlite3.Connection) -> list[str]:
     found = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND substr(name, 1, 7) != 'sqlite_' ORDER BY rowid"
-    )
-    return [name for (name,) in found.fetchall()]
+        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid"
+    ).fetchall()
+    return [name for (name,) in found if not name.startswith("sqlite_")]
 
 
 def _table(connection: sqlite3.Connection, name: str) -> Table:

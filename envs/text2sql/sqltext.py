@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import sqlglot
 from sqlglot import exp
@@ -237,3 +237,17 @@ def _expansion(tree: exp.Expr) -> int:
         return sizes[name]
 
     return size(tree)
+
+
+def order_probes(sql: str, columns: int) -> list[str]:
+    """The statement with its ties broken in two opposite ways, by all `columns` of its result, ascending and
+    descending; [] if it orders nothing. Both give the statement's own result just if it leaves no tie open."""
+    if not ordered(sql):
+        return []
+    return [_total(sql, sql, partial(_break_ties, columns=columns, desc=desc)) for desc in (False, True)]
+
+
+def _break_ties(tree: exp.Query, columns: int, desc: bool) -> str:
+    keys = [exp.Ordered(this=exp.Literal.number(n), desc=desc, nulls_first=not desc) for n in range(1, columns + 1)]
+    tree.args["order"].set("expressions", tree.args["order"].expressions + keys)
+    return str(tree.sql("sqlite"))

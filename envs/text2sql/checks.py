@@ -1,0 +1,82 @@
+"""The hard checks of a draft: is this question with this SQL a task that execution can score?
+
+A reason is `word: explanation`; the words are stable, verdicts carry them:
+
+    bad_question    empty, or longer than 500 characters
+    parse_error     no single SELECT, or SQLite can't read it
+    execution_error SQLite refuses or fails
+    too_slow        over the budget of a query
+    too_large       more than 200 rows: nobody asks for that, and no model repeats it
+    empty_result    a population where nothing but NULL comes out: any wrong filter would be right
+    same_result     all populations give the same result: a constant would be right
+    order_dependent the result hangs on an order that the statement leaves open
+"""
+
+from __future__ import annotations
+
+from envs.text2sql.engine import QueryError, Result
+from envs.text2sql.results import empty, same
+from envs.text2sql.sqltext import order_probes, ordered, parse
+from envs.text2sql.world import Populations, SqlWorld
+
+MAX_QUESTION = 500
+MAX_ROWS = 200
+_WORDS = {"syntax": "parse_error", "budget": "too_slow", "deadline": "too_slow", "too_large": "too_large"}
+
+
+def check_question(question: str) -> list[str]:
+    if not question.strip():
+        return ["bad_question: it is empty"]
+    if len(question) > MAX_QUESTION:
+        return [f"bad_question: {len(question)} characters, at most {MAX_QUESTION} are allowed"]
+    return []
+
+
+def check_sql(world: SqlWorld, sql: str) -> tuple[list[str], list[Result]]:
+    """The reasons against the reference, and its result on each population as far as it ran."""
+    if parse(sql) is None:
+        return ["parse_error: not one SELECT statement"], []
+    results: list[Result] = []
+    populations = Populations(world)
+    try:
+        for index in range(len(populations)):
+            result = populations.run(index, sql)
+            if isinstance(result, QueryError):
+                return [_reason(index, result)], results
+            results.append(result)
+    finally:
+        populations.close()
+    return [*_check_results(results, ordered(sql)), *_check_order(world, sql, results)], results
+
+
+def _reason(index: int, error: QueryError) -> str:
+    return f"{_WORDS.get(error.kind, 'execution_error')}: population {index}: {error.message}"
+
+
+def _check_results(results: list[Result], lists: bool) -> list[str]:
+    reasons = []
+    for index, result in enumerate(results):
+        if empty(result):
+            reasons.append(f"empty_result: population {index} has no answer")
+        if len(result.rows) > MAX_ROWS:
+            reasons.append(
+                f"too_large: population {index} gives {len(result.rows)} rows, at most {MAX_ROWS} are allowed"
+            )
+    # a world of one population (Spider, BIRD) has nothing to compare with
+    if len(results) > 1 and all(same(results[0], other, ordered=lists) for other in results[1:]):
+        reasons.append("same_result: all populations give the same result")
+    return reasons
+
+
+def _check_order(world: SqlWorld, sql: str, results: list[Result]) -> list[str]:
+    """Run it with rows visited backwards, and with each way to break ties: the result must not change."""
+    backwards = Populations(world, reverse=True)
+    try:
+        for index, result in enumerate(results):
+            for probe in (sql, *order_probes(sql, len(result.columns))):
+                other = backwards.run(index, probe)
+                if not isinstance(other, Result) or not same(result, other, ordered=ordered(sql)):
+                    return [f"order_dependent: on population {index} the rows or their order are left open"]
+    finally:
+        backwards.close()
+    return []

@@ -1,0 +1,254 @@
+"""An episode of text2sql, in one of two modes.
+
+    DirectSession  the whole schema and the question in the prompt, the reply is SQL; an error comes back once
+    ToolsSession   list_tables, describe_table, run_sql, submit_sql; explorers and larger models
+
+Both are scored alike: 1 if the answer's result equals the reference's on every population, else 0. What an actor does
+wrong is an observation. Tools answer in JSON; an error is `{"error": "..."}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from envs.errors import SessionLost
+from envs.protocols import Message, Observation, Outcome
+from envs.text2sql.engine import QueryError, Result, Table
+from envs.text2sql.results import fingerprint, same, show
+from envs.text2sql.sqltext import extract_sql, ordered
+from envs.text2sql.world import Populations, SqlWorld
+from store.rows import Json, Task
+
+DIRECT_TURNS = 2
+"""Replies in direct mode: the answer, and one more if the first does not run."""
+TOOL_TURNS = 12
+"""Assistant messages of a tools session that has a task; explorations have budgets of their own."""
+ROWS_SHOWN = 20
+CHARS_SHOWN = 2000
+_INSTRUCTION = "Write one SQLite SELECT statement that answers the question. Reply with SQL only."
+
+
+class _Session:
+    """What both modes share: the populations, the answer, the score. Population 0 is the one that actors see."""
+
+    tools: list[Json]
+
+    def __init__(self, world: SqlWorld, task: Task | None) -> None:
+        self.tools = []
+        self._world = world
+        self._task = task
+        self._populations = Populations(world)
+        self._answer: str | None = None
+        self._turns = 0
+
+    async def evaluate(self) -> Outcome:
+        if self._task is None:
+            return Outcome(kind="scored", detail="no task, no score")
+        return grade(self._task, self._answer, self._populations)
+
+    async def close(self) -> None:
+        self._populations.close()
+
+    def _run(self, sql: str) -> Result | QueryError:
+        return self._populations.run(0, sql)
+
+
+class DirectSession(_Session):
+    def __init__(self, world: SqlWorld, task: Task) -> None:
+        super().__init__(world, task)
+        self._question = task.user_turns[0]
+
+    async def start(self) -> list[Message]:
+        return direct_prompt(self._world, self._question)
+
+    async def act(self, message: Message) -> Observation:
+        self._turns += 1
+        self._answer = extract_sql(_text(message))
+        result = self._run(self._answer)
+        if isinstance(result, Result):
+            return Observation(messages=[], done=True)
+        if self._turns >= DIRECT_TURNS:
+            return Observation(messages=[], done=True, failed=True)
+        again = {"role": "user", "content": f"Error: {result.message}. Correct the SQL."}
+        return Observation(messages=[again], done=False, failed=True)
+
+
+class ToolsSession(_Session):
+    def __init__(self, world: SqlWorld, task: Task | None) -> None:
+        super().__init__(world, task)
+        self.tools = tool_schemas()
+        self._submitted = False
+        self._handlers: dict[str, Callable[[dict[str, str]], Json]] = {
+            "list_tables": lambda _: [table.name for table in self._world.tables],
+            "describe_table": lambda args: self._describe(args["table"]),
+            "run_sql": lambda args: self._query(args["sql"]),
+            "submit_sql": lambda args: self._submit(args["sql"]),
+        }
+
+    async def start(self) -> list[Message]:
+        system = {"role": "system", "content": "Answer questions about a SQLite database. Use the tools."}
+        question = self._task.user_turns[0] if self._task else "Explore the database."
+        return [system, {"role": "user", "content": question}]
+
+    async def act(self, message: Message) -> Observation:
+        self._turns += 1
+        calls = message.get("tool_calls")
+        if not isinstance(calls, list) or not calls:
+            self._answer = extract_sql(_text(message)) if self._task else None
+            reminder = {"role": "user", "content": "Call one of the tools: " + ", ".join(self._handlers) + "."}
+            return Observation(messages=[] if self._over else [reminder], done=self._over, failed=True)
+        answers = [self._call(call if isinstance(call, dict) else {}) for call in calls]
+        failed = any(isinstance(answer, _Refused) for _, answer in answers)
+        messages = [_tool_message(call, answer) for call, answer in answers]
+        return Observation(messages=[] if self._over else messages, done=self._over, failed=failed)
+
+    @property
+    def _over(self) -> bool:
+        return self._submitted or (self._task is not None and self._turns >= TOOL_TURNS)
+
+    def _call(self, call: dict[str, Any]) -> tuple[dict[str, Any], Json]:
+        try:
+            if self._submitted:
+                raise _Refused("the answer is submitted, nothing more can be done")
+            name = str(call.get("name"))
+            if name not in self._handlers:
+                raise _Refused(f"there is no tool {name[:80]}; the tools are {', '.join(self._handlers)}")
+            return call, self._handlers[name](_arguments(name, call.get("args")))
+        except _Refused as refusal:
+            return call, refusal
+
+    def _describe(self, name: str) -> Json:
+        table = self._world.table(name)
+        if table is None:
+            raise _Refused(
+                f"there is no table {name[:80]}; the tables are {', '.join(t.name for t in self._world.tables)}"
+            )
+        return describe_table(table)
+
+    def _query(self, sql: str) -> Json:
+        result = self._run(extract_sql(sql))
+        if isinstance(result, QueryError):
+            raise _Refused(result.message)
+        return msgspec.Raw(show(result, rows=ROWS_SHOWN, chars=CHARS_SHOWN).encode())
+
+    def _submit(self, sql: str) -> Json:
+        if self._task is None:
+            raise _Refused("there is no task here, so there is nothing to submit")
+        self._answer = extract_sql(sql)
+        result = self._run(self._answer)
+        if isinstance(result, QueryError):
+            raise _Refused(f"{result.message}; submit a statement that runs")
+        self._submitted = True
+        return {"submitted": True}
+
+
+class _Refused(Exception):
+    """A call that the actor got wrong; its words are the observation."""
+
+
+def direct_prompt(world: SqlWorld, question: str) -> list[Message]:
+    """System: the instruction and the compact schema; user: the question."""
+    return [
+        {"role": "system", "content": f"{_INSTRUCTION}\n{world.compact()}"},
+        {"role": "user", "content": question},
+    ]
+
+
+def grade(task: Task, answer: str | None, populations: Populations) -> Outcome:
+    """1 if the answer's result is the reference's on all populations, else 0; `invalid` if the reference's result is
+    no longer the recorded one.
+
+    Raises SessionLost if the reference, which ran when the task was made, now runs over its deadline.
+    """
+    lists = ordered(task.reference)
+    references = []
+    for index, recorded in enumerate(task.expected):
+        reference = populations.run(index, task.reference) if index < len(populations) else None
+        if isinstance(reference, QueryError) and reference.kind == "deadline":
+            raise SessionLost(f"the reference of task {task.id} ran over its deadline twice")
+        if not isinstance(reference, Result):
+            words = reference.message if reference else "there is no such population"
+            return Outcome(kind="invalid", detail=f"population {index}: the reference fails: {words}")
+        if fingerprint(reference, ordered=lists) != recorded:
+            return Outcome(kind="invalid", detail=f"population {index}: the reference's result is not the recorded one")
+        references.append(reference)
+    if not answer:
+        return Outcome(kind="scored", score=0.0, detail="no answer")
+    for index, reference in enumerate(references):
+        result = populations.run(index, answer)
+        if isinstance(result, QueryError):
+            return Outcome(kind="scored", score=0.0, detail=f"population {index}: {result.message}")
+        if not same(result, reference, ordered=lists):
+            return Outcome(kind="scored", score=0.0, detail=f"population {index}: another result")
+    return Outcome(kind="scored", score=1.0)
+
+
+def describe_table(table: Table) -> Json:
+    """What `describe_table` answers: {"table", "columns": [{"name", "type"}], "primary_key", "foreign_keys"}."""
+    return {
+        "table": table.name,
+        "columns": [{"name": column.name, "type": column.type} for column in table.columns],
+        "primary_key": [column.name for column in table.columns if column.primary_key],
+        "foreign_keys": [
+            {"column": column.name, "references": ".".join(column.references)}
+            for column in table.columns
+            if column.references
+        ],
+    }
+
+
+def tool_schemas() -> list[Json]:
+    """The four tools as JSON-schema functions."""
+    return [
+        _tool("list_tables", "Names of all tables."),
+        _tool("describe_table", "Columns, types and keys of one table.", table="Name of the table."),
+        _tool("run_sql", "Run one SELECT statement and see its first rows.", sql="The statement."),
+        _tool("submit_sql", "Submit the statement that answers the question. Ends the task.", sql="The statement."),
+    ]
+
+
+def _tool(name: str, description: str, **arguments: str) -> Json:
+    properties = {key: {"type": "string", "description": words} for key, words in arguments.items()}
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(arguments),
+        "additionalProperties": False,
+    }
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+_ARGUMENTS = {"list_tables": (), "describe_table": ("table",), "run_sql": ("sql",), "submit_sql": ("sql",)}
+
+
+def _arguments(tool: str, args: Json) -> dict[str, str]:
+    """The call's arguments, checked: exactly the tool's own, all text."""
+    wanted = _ARGUMENTS[tool]
+    if isinstance(args, str):
+        try:
+            args = msgspec.json.decode(args or "{}")
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise _Refused(f"the arguments are no JSON: {error}") from error
+    args = {} if args is None else args
+    if not isinstance(args, dict) or set(args) != set(wanted):
+        raise _Refused(f"{tool} takes {'the argument ' + ', '.join(wanted) if wanted else 'no arguments'}")
+    wrong = [key for key, value in args.items() if not isinstance(value, str)]
+    if wrong:
+        raise _Refused(f"the argument {wrong[0]} must be text")
+    return args
+
+
+def _tool_message(call: dict[str, Any], answer: Json) -> Message:
+    # a model's text may hold lone surrogates, which no JSON can carry
+    words = str(answer).encode("utf-8", "replace").decode()
+    body = {"error": words} if isinstance(answer, _Refused) else answer
+    content = msgspec.json.encode(body).decode()
+    return {"role": "tool", "tool_call_id": call.get("id"), "name": call.get("name"), "content": content}
+
+
+def _text(message: Message) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
