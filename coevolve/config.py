@@ -15,7 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evals.run import EvalSettings
-from graphs.settings import ExploreSettings, ValidateSettings
+from graphs.model import ModelSettings
+from graphs.state import ExploreSettings, ValidateSettings
 from store.errors import UsageError
 from store.signals import SignalSettings
 from training.config import TrainSettings
@@ -42,9 +43,13 @@ class Settings(BaseModel):
     env: str = "text2sql"
     policy: str = "smollm2"
     """`smollm2`, `hf:DIR`, or `litellm:NAME` (evaluated, not trained)."""
+    explorer: str = "procedural"
+    """Model of the explorer and the validator: `procedural` or `litellm:NAME`."""
     seed_set: SeedSetSettings = SeedSetSettings()
     train: TrainSettings = TrainSettings()
     signals: SignalSettings = SignalSettings()
+    model: ModelSettings = ModelSettings()
+    """How chat models behind litellm are called."""
     explore: ExploreSettings = ExploreSettings()
     validate_: ValidateSettings = Field(default=ValidateSettings(), alias="validate")
     eval: EvalSettings = EvalSettings()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from coevolve import wiring
-from coevolve.loop import Loop, Stopped
+from coevolve.loop import Loop, stoppable
 from envs.protocols import Policy
 from evals.run import evaluate, scores
 from evals.suites import suite
@@ -19,7 +19,7 @@ async def evaluate_version(
 ) -> list[Score]:
     """The scores of the suites, played where they are not in the store yet. UsageError for unknown suites or versions.
 
-    With or without `resume`, a suite that was played is not played again: a policy version's greedy score does not change.
+    With or without `resume`, a suite that was played is not played again: the score of a version does not change.
     """
     version = newest_version(loop) if version is None else version
     limit = loop.settings.eval.limit if limit is None else limit
@@ -54,11 +54,8 @@ async def _play(loop: Loop, name: str, kept_as: str, tasks: Sequence[Task], poli
         deadline_s=loop.settings.train.collect.deadline_s,
         done=loop.store.rows(Trajectory, ours, [loop.run.id, t, name]),
         append=loop.store.append,
-        report=loop.report,
-        stopped=loop.stop.is_set,
+        report=stoppable(loop),
     )
-    if loop.stop.is_set():
-        raise Stopped(f"run {loop.run.id}: evaluation stopped as asked; go on with --resume")
     seen = {task.structure for task in loop.env.seed_tasks()}
     found = scores(loop.run.id, t, kept_as, tasks, rows, seen)
     seconds = time.monotonic() - started

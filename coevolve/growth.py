@@ -1,4 +1,8 @@
-"""Which valid tasks enter D_{t+1}: at most a set share of |D_t|, taken evenly from the kinds that led to them."""
+"""Candidates that wait for a verdict, valid tasks that wait for a snapshot, and which of these enter D_{t+1}.
+
+Both queues are ordered by what was explored, never by an id that depends on the run's name: two runs with one seed
+decide and admit alike.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,35 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 
 from store.db import Store
-from store.rows import Task
+from store.rows import Candidate, Task
 
 KINDS = ("forgetting", "boundary", "rare", "unguided")
 
 
+LINEAGE = """
+    from candidate c
+    join exploration e on e.id = c.exploration_id
+    left join signal s on s.id = e.signal_id
+"""
+ORDER = """
+    order by c.t, s.kind nulls first, coalesce(s.task_id, array_to_string(s.pattern, ' ')), e."index", c."index"
+"""
+
+
+def undecided(store: Store, run: str) -> list[Candidate]:
+    """The run's candidates without a verdict."""
+    query = f"select c.id {LINEAGE} where c.run = ? and c.id not in (select candidate_id from verdict) {ORDER}"
+    ids = [row[0] for row in store.query(query, [run])]
+    found = {candidate.id: candidate for candidate in store.rows(Candidate, "run = ?", [run])}
+    return [found[i] for i in ids]
+
+
 def pending(store: Store, run: str, members: Iterable[str]) -> list[tuple[str, Task]]:
-    """(kind, task) of the run's valid tasks that are in no snapshot yet, oldest first; withdrawn ones are left out."""
+    """(kind, task) of the run's valid tasks that are not among `members`; withdrawn ones are left out."""
     rows = store.query(
-        """
-        select coalesce(s.kind, 'unguided'), v.task_id
-        from verdict v
-        join candidate c on c.id = v.candidate_id
-        join exploration e on e.id = c.exploration_id
-        left join signal s on s.id = e.signal_id
-        where v.run = ? and v.adopt and v.task_id not in (select task_id from withdrawal where run = v.run)
-        order by v.t, v.candidate_id
+        f"""
+        select coalesce(s.kind, 'unguided'), v.task_id {LINEAGE} join verdict v on v.candidate_id = c.id
+        where c.run = ? and v.adopt and v.task_id not in (select task_id from withdrawal where run = c.run) {ORDER}
         """,
         [run],
     )

@@ -116,6 +116,16 @@ def draining(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def stoppable(loop: Loop) -> Report:
+    """The loop's report for work that has no other ear for `stop`: it raises Stopped between two committed pieces."""
+
+    def report(label: str, done: int, total: int) -> None:
+        _raise_if_stopped(loop)
+        loop.report(label, done, total)
+
+    return report
+
+
 def watch_parent() -> None:
     """In a process that `spawn` started: end when the parent is gone, lest an orphan train on beside a resumed run."""
     if os.environ.get(CHILD_OF) != str(os.getppid()):

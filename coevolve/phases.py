@@ -11,10 +11,10 @@ from coevolve import evidence, growth
 from coevolve.evaluate import label
 from coevolve.loop import Loop, spawn
 from envs.errors import UsageError
-from graphs.runner import ExploreJob, explore_all, validate_all
+from graphs.runner import explore_all, validate_all
+from graphs.state import ExploreJob
 from store import signals as weaknesses
 from store.rows import (
-    Candidate,
     Exploration,
     Score,
     Signal,
@@ -71,10 +71,10 @@ def _unguided(loop: Loop, wanted: int) -> list[Task]:
         if start >= UNGUIDED_TRIES * wanted:
             raise UsageError(
                 f"seed_set.unguided: {wanted} asked for, but {start} explorations gave only {len(waiting)} valid "
-                "tasks; ask for fewer, or use a stronger explore.model"
+                "tasks; ask for fewer, or use a stronger explorer"
             )
         jobs = [
-            ExploreJob(run=loop.run.id, t=0, signal=None, index=i, world=worlds[i % len(worlds)].id, evidence=None)
+            ExploreJob(run=loop.run.id, t=0, index=i, world=worlds[i % len(worlds)].id)
             for i in range(start, start + UNGUIDED_BATCH)
         ]
         start += UNGUIDED_BATCH
@@ -117,7 +117,8 @@ def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
         explore_all(
             jobs,
             env=loop.env,
-            model=loop.settings.explore.model,
+            model=loop.settings.explorer,
+            calls=loop.settings.model,
             settings=loop.settings.explore,
             seed=loop.settings.seed,
             append=loop.store.append,
@@ -140,16 +141,16 @@ def validate(loop: Loop, t: int) -> Counts:
 def _validate(loop: Loop, t: int) -> list[Verdict]:
     loop.store.ingest()
     run = loop.run.id
-    undecided = "run = ? and id not in (select candidate_id from verdict)"
-    candidates = loop.store.rows(Candidate, undecided, [run], order='t, exploration_id, "index"')
+    candidates = growth.undecided(loop.store, run)
     adopted = loop.store.rows(Task, "id in (select task_id from verdict where run = ? and adopt)", [run])
     held_out = [task for suite in loop.env.suites().values() for task in suite]
     verdicts = asyncio.run(
         validate_all(
             candidates,
             env=loop.env,
-            model=loop.settings.explore.model,
-            settings=loop.settings.validate,
+            model=loop.settings.explorer,
+            calls=loop.settings.model,
+            settings=loop.settings.validate_,
             seed=loop.settings.seed,
             t=t,
             known=[*seed_tasks(loop), *adopted],
@@ -170,7 +171,7 @@ def snapshot(loop: Loop, t: int) -> Counts:
     withdrawn = {row.task_id for row in loop.store.rows(Withdrawal, "run = ?", [loop.run.id])}
     kept = [task for task in members if task.id not in withdrawn]
     waiting = growth.pending(loop.store, loop.run.id, (task.id for task in members))
-    admitted = growth.admit(waiting, growth.room(len(members), loop.settings.validate.growth))
+    admitted = growth.admit(waiting, growth.room(len(members), loop.settings.validate_.growth))
     loop.store.append([freeze(loop.run.snapshots, loop.run.id, t + 1, kept + admitted)])
     return {
         "tasks": len(kept) + len(admitted),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from coevolve import wiring
-from coevolve.loop import Loop, Stopped, once
+from coevolve.loop import Loop, once, stoppable
 from store.errors import UsageError
-from store.rows import Phase, Trajectory
+from store.rows import Phase, Snapshot, Trajectory
 from store.snapshot import load
 
 
@@ -26,27 +26,25 @@ def train_snapshot(loop: Loop, ref: str, resume: bool) -> dict[str, Any]:
             )
     elif t and not loop.finished(t - 1, "train"):
         raise UsageError(f"--snapshot: iteration {t} needs policy version {t}; train iteration {t - 1} first")
-    once(loop, t, "train", _train)
+    once(loop, t, "train", lambda loop, t: _train(loop, snapshot))
     counts = loop.store.rows(Phase, "run = ? and t = ? and name = 'train'", [run, t])[0].counts
     return {"run": run, "t": t, "snapshot": snapshot.id, **counts}
 
 
-def _train(loop: Loop, t: int) -> dict[str, Any]:
-    folder = wiring.model_folder(loop.settings)
-    from training.sft import TrainJob, train
+def _train(loop: Loop, snapshot: Snapshot) -> dict[str, Any]:
+    wiring.model_folder(loop.settings)
+    from training.train import TrainJob, train
 
-    done = loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [loop.run.id, t])
+    run, t = loop.run.id, snapshot.t
     job = TrainJob(
-        run=loop.run.id,
+        run=run,
         t=t,
         seed=loop.settings.seed,
+        env=loop.env,
         policy=loop.settings.policy,
-        folder=folder,
-        snapshots=loop.run.snapshots,
+        snapshot=loop.run.snapshots / f"{t}-{snapshot.id}",
         checkpoints=loop.run.checkpoints,
         settings=loop.settings.train,
     )
-    counts = train(job, loop.env, done=done, append=loop.store.append, report=loop.report, stop=loop.stop)
-    if loop.stop.is_set():
-        raise Stopped(f"run {loop.run.id}: training stopped as asked; go on with --resume")
-    return counts
+    done = loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [run, t])
+    return dict(train(job, done=done, append=loop.store.append, report=stoppable(loop)))

@@ -20,19 +20,13 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     if settings.policy.startswith("litellm:"):
         from coevolve.chat_policy import ChatPolicy
 
-        return ChatPolicy(settings.policy, version)
+        return ChatPolicy(settings.policy, version, env=settings.env, settings=settings.model)
     require_training()
     from training.checkpoint import adapter
     from training.policy import HFPolicy
 
-    folder = model_folder(settings)
-    return HFPolicy(
-        folder,
-        adapter=adapter(run.checkpoints, version),
-        version=version,
-        spec=settings.policy,
-        settings=settings.train.model,
-    )
+    checkpoint = adapter(run.checkpoints, version)
+    return HFPolicy(settings.policy, adapter=checkpoint, version=version, settings=settings.train.model)
 
 
 def model_folder(settings: Settings) -> Path:

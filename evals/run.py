@@ -49,12 +49,11 @@ async def evaluate(
     done: Collection[Trajectory],
     append: Callable[[Iterable[Row]], None],
     report: Report,
-    stopped: Callable[[], bool] = lambda: False,
 ) -> list[Trajectory]:
     """All scored or invalid trajectories of the suite `name` at the policy's version; `done` = its committed rows.
 
-    Ends early, between two batches, once `stopped()`. With k = 1 the policy is greedy and the rollout has index 0;
-    sampled rollouts have 1 .. k, so the two never mix.
+    `report` is called between two batches; an exception of its own ends the evaluation there. With k = 1
+    the policy is greedy and the rollout has index 0; sampled rollouts have 1 .. k, so the two never mix.
     Raises InfraError when more than half of the rollouts failed by infrastructure: such a score means nothing.
     """
     t = policy.version
@@ -68,8 +67,6 @@ async def evaluate(
         if (task.id, i) not in final and tried[task.id, i] < MAX_ATTEMPTS
     ]
     for start in range(0, len(jobs), policy.batch):
-        if stopped():
-            return list(final.values())
         report(f"eval {name}", start, len(jobs))
         played = await play(
             env,

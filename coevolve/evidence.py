@@ -1,0 +1,42 @@
+"""A signal as the explorer is shown it: its flagged trajectories, never a reference."""
+
+from __future__ import annotations
+
+from graphs.state import Evidence, ExploreJob, StepView
+from store.db import Store
+from store.rows import Signal, Step, Task, Trajectory
+
+SHOWN = 3
+"""Flagged trajectories that one explorer is shown."""
+
+
+def job(store: Store, signal: Signal, index: int) -> ExploreJob:
+    """The index-th exploration of a signal. It goes to the world of the trajectory that it is shown first.
+
+    A second exploration of the same signal begins with another of its trajectories, so the two look at it differently.
+    """
+    turned = signal.evidence[index % len(signal.evidence) :] + signal.evidence[: index % len(signal.evidence)]
+    found = {row.id: row for row in store.rows(Trajectory, "list_contains(?, id)", [turned[:SHOWN]])}
+    shown = [found[i] for i in turned[:SHOWN]]
+    return ExploreJob(
+        run=signal.run,
+        t=signal.t,
+        signal=signal,
+        index=index,
+        world=shown[0].world,
+        evidence=[_evidence(store, row) for row in shown],
+    )
+
+
+def _evidence(store: Store, row: Trajectory) -> Evidence:
+    tasks = store.rows(Task, "id = ?", [row.task_id]) if row.task_id else []
+    steps = [
+        StepView(action=step.action, observation=step.observation, failed=step.failed)
+        for step in store.rows(Step, "trajectory_id = ?", [row.id])
+    ]
+    return Evidence(
+        questions=tasks[0].user_turns if tasks else [],
+        structure=tasks[0].structure if tasks else "",
+        score=row.score,
+        steps=steps,
+    )
