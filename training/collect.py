@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from threading import Event
 
 from envs.errors import InfraError
 from envs.protocols import Env, Policy, Report
@@ -30,9 +28,8 @@ async def collect(
     done: Iterable[Trajectory],
     append: Append,
     report: Report,
-    stop: Event,
 ) -> Outcomes:
-    """Play what is not in `done` yet; returns every rollout of the iteration (those so far, if `stop` is set).
+    """Play what is not in `done` yet; returns every rollout of the iteration.
 
     `done` are the training rows of (run, t) that the store has. A chunk that was written in part is played again as a
     whole, so that its batches, and with them its completions, are those of an uninterrupted run. InfraError as soon as
@@ -41,8 +38,6 @@ async def collect(
     outcomes = newest_attempts(done)
     total = len(tasks) * settings.rollouts
     for start in range(0, len(tasks), settings.chunk):
-        if stop.is_set():
-            break
         chunk = tasks[start : start + settings.chunk]
         if jobs := pending(chunk, outcomes, settings, t=t, seed=seed):
             played = await play(
@@ -116,7 +111,7 @@ def check_share(outcomes: Outcomes, total: int, settings: CollectSettings) -> No
         )
 
 
-def summary(outcomes: Outcomes, started: float) -> dict[str, Json]:
+def summary(outcomes: Outcomes) -> dict[str, Json]:
     """What happened, in figures."""
     rows = outcomes.values()
     scores = [row.score for row in rows if row.score is not None]
@@ -127,5 +122,4 @@ def summary(outcomes: Outcomes, started: float) -> dict[str, Json]:
         "invalid": sum(row.outcome == "invalid" for row in rows),
         "mean_score": sum(scores) / len(scores) if scores else None,
         "completion_tokens": sum(row.completion_tokens for row in rows),
-        "collect_seconds": time.monotonic() - started,
     }

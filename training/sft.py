@@ -6,7 +6,6 @@ import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from training.model import device, load_model, load_tokenizer, prepare  # first: it sets the environment of transformers
@@ -40,12 +39,8 @@ def fine_tune(
     settings: SftSettings,
     model_settings: ModelSettings,
     report: Report,
-    stop: Event,
-) -> tuple[Any, dict[str, Json]] | None:
-    """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only.
-
-    None if `stop` was set before the end: a half-done update is worth nothing.
-    """
+) -> tuple[Any, dict[str, Json]]:
+    """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only."""
     prepare(model_settings, seed)
     tokenizer = load_tokenizer(folder)
     model = with_lora(load_model(folder, model_settings.dtype), adapter, settings)
@@ -57,11 +52,9 @@ def fine_tune(
             processing_class=tokenizer,
             train_dataset=Dataset.from_list([{"input_ids": ids, "labels": labels} for ids, labels in rows]),
             args=arguments(Path(scratch), epochs=epochs, seed=seed, settings=settings),
-            callbacks=[Progress(report, steps, stop)],
+            callbacks=[Progress(report, steps)],
         )
         loss = trainer.train().training_loss
-    if trainer.state.global_step < steps:
-        return None
     if not math.isfinite(loss):
         raise InfraError(f"the loss became {loss}; lower train.sft.lr (now {settings.lr})")
     return model, {"examples": len(rows), "steps": trainer.state.global_step, "loss": loss}
@@ -101,13 +94,11 @@ def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Passes optimiser steps on to a `Report`, and a wish to stop on to the trainer."""
+    """Passes optimiser steps on to a `Report`."""
 
-    def __init__(self, report: Report, steps: int, stop: Event) -> None:
+    def __init__(self, report: Report, steps: int) -> None:
         self.report = report
         self.steps = steps
-        self.stop = stop
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.report("update", state.global_step, self.steps)
-        control.should_training_stop = control.should_training_stop or self.stop.is_set()
