@@ -254,6 +254,7 @@ PROJECTS = words(
 
 def company(population: int) -> Rows:
     draw = Draw("company", population)
+    heads = 6 + population % 3
     depts = draw.ids(20, 22)
     employees = draw.ids(76, 92)
     projects = draw.ids(22, 26)
@@ -267,7 +268,7 @@ def company(population: int) -> Rows:
     return {
         "dept": [(i, name, cities[i - 1]) for i, name in zip(depts, draw.some(DEPTS, len(depts)), strict=True)],
         "employee": [
-            (i, name, member_of[i - 1], None if i < 8 else draw.between(1, min(i - 1, 20)), salaries[i - 1])
+            (i, name, member_of[i - 1], None if i <= heads else draw.between(1, min(i - 1, 20)), salaries[i - 1])
             for i, name in zip(employees, draw.people(len(employees), 100), strict=True)
         ],
         "project": [

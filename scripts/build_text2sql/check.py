@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import sqlglot
@@ -113,7 +114,7 @@ def _tie_problems(item: Item) -> Iterator[str]:
         probe.set("offset", None)
         for population, rows in zip(POPULATIONS, answers(item.world, probe.sql(dialect="sqlite")), strict=True):
             seen = [row[-len(keys) :] for row in rows[:end]]
-            if any(a == b for a, b in zip(seen, seen[1:], strict=False)):
+            if any(a == b for a, b in pairwise(seen)):
                 yield f"order: ties in population {population}"
 
 

@@ -34,6 +34,10 @@ For how many loans is the number of days missing?
     SELECT COUNT(*) FROM loan WHERE days IS NULL
 What is the longest time, in days, that a Poetry book was lent?
     SELECT MAX(loan.days) FROM loan JOIN book ON book.id = loan.book_id WHERE book.genre = 'Poetry'
+How old are the members from Oslo on average?
+    SELECT AVG(age) FROM member WHERE city = 'Oslo'
+Show title and pages of the Crime books.
+    SELECT title, pages FROM book WHERE genre = 'Crime'
 """,
     "clinic": """
 List the names of the doctors whose specialty is Surgery.
@@ -69,6 +73,11 @@ Name the drugs that cost more than the average drug.
 How many days of Nexol were prescribed altogether?
     SELECT SUM(prescription.days) FROM prescription JOIN drug ON drug.id = prescription.drug_id
     WHERE drug.name = 'Nexol'
+Which patients are under 10 years old? Give the names.
+    SELECT name FROM patient WHERE age < 10
+Show the year and the cost of each visit to doctor Leo Quinn.
+    SELECT visit.year, visit.cost FROM visit JOIN doctor ON doctor.id = visit.doctor_id
+    WHERE doctor.name = 'Leo Quinn'
 """,
     "shop": """
 Which products are in the Toys category? Give their names.
@@ -108,6 +117,10 @@ Show the names of all customers together with how many purchases each made, incl
 How much money was spent in 2020, counting price times quantity?
     SELECT SUM(product.price * item.quantity) FROM item JOIN product ON product.id = item.product_id
     JOIN purchase ON purchase.id = item.purchase_id WHERE purchase.year = 2020
+Show the name and age of the customers from Turin.
+    SELECT name, age FROM customer WHERE city = 'Turin'
+How many customers are between 30 and 40 years old, both included?
+    SELECT COUNT(*) FROM customer WHERE age BETWEEN 30 AND 40
 """,
     "school": """
 Which courses are worth 4 credits? List the titles.
@@ -143,6 +156,10 @@ Which teachers earn less than the average salary? List names and salaries.
 For every grade of a student from Oslo, show the student's name, the course title and the score.
     SELECT student.name, course.title, grade.score FROM grade JOIN student ON student.id = grade.student_id
     JOIN course ON course.id = grade.course_id WHERE student.city = 'Oslo'
+What is the average age of the students from Ghent?
+    SELECT AVG(age) FROM student WHERE city = 'Ghent'
+List the Biology teachers with name and salary.
+    SELECT name, salary FROM teacher WHERE subject = 'Biology'
 """,
     "league": """
 Which teams are based in Lyon? Give their names.
@@ -179,6 +196,10 @@ List the names and budgets of the three richest teams, richest first.
 How many home games did each team play in 2022? Show the team name and the count, only for teams with such games.
     SELECT team.name, COUNT(*) FROM game JOIN team ON team.id = game.home_id WHERE game.year = 2022
     GROUP BY team.name
+How many fans came to all games together?
+    SELECT SUM(fans) FROM game
+Give name and position of the players of the Rangers.
+    SELECT player.name, player.position FROM player JOIN team ON team.id = player.team_id WHERE team.name = 'Rangers'
 """,
     "company": """
 Which departments are located in Ghent? List the names.
@@ -217,5 +238,9 @@ Give the titles of projects that someone from the Design department works on, wi
     SELECT DISTINCT project.title FROM work JOIN project ON project.id = work.project_id
     JOIN employee ON employee.id = work.employee_id JOIN dept ON dept.id = employee.dept_id
     WHERE dept.name = 'Design'
+Which employees earn under 22000? Show the names.
+    SELECT name FROM employee WHERE salary < 22000
+What was the average budget of the projects in 2019?
+    SELECT AVG(budget) FROM project WHERE year = 2019
 """,
 }
