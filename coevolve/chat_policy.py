@@ -46,7 +46,12 @@ class ChatPolicy:
             raise
         except Exception as error:
             return PolicyUnavailable(str(error))
-        return Completion(message=_message(reply), cost=reply.cost, completion_tokens=reply.tokens)
+        return Completion(
+            message=_message(reply),
+            cost=reply.cost,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+        )
 
 
 def _openai(message: Message) -> Message:

@@ -10,10 +10,10 @@ from typing import Any
 from coevolve import evidence, growth
 from coevolve.evaluate import label
 from coevolve.loop import Loop, spawn
-from envs.errors import UsageError
 from graphs.runner import explore_all, validate_all
 from graphs.state import ExploreJob
 from store import signals as weaknesses
+from store.errors import UsageError
 from store.rows import (
     Exploration,
     Score,

@@ -42,7 +42,8 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
     )
 
     def seconds(t: int, prefix: str) -> float:
-        return round(sum(s for (at, name), (s, _) in phases.items() if at == t and name.split()[0] == prefix), 1)
+        found = [float(s) for (at, name), (s, _) in phases.items() if at == t and name.split()[0] == prefix]
+        return round(sum(found), 1)
 
     result = []
     for version in sorted({0, *(t + 1 for t, name in phases if name == "train"), *scores}):
@@ -53,7 +54,7 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
                 "round": version,
                 "scores": scores.get(version, {}),
                 "tasks": snapshots.get(max(t, 0)),
-                "signals": {kind: signals.get(t, {}).get(kind, 0) for kind in KINDS} if version else {},
+                "signals": {kind: signals.get(t, Counter())[kind] for kind in KINDS} if version else {},
                 "explored": explored.get(t, 0) if version else 0,
                 "admitted": cut.get("admitted", 0),
                 "pending": cut.get("pending", 0),
@@ -82,7 +83,8 @@ def admitted_by_kind(store: Store, run: str) -> dict[str, int]:
         """,
         [run, run],
     )
-    return {kind: dict(rows).get(kind, 0) for kind in KINDS}
+    found = {str(kind): int(count) for kind, count in rows}
+    return {kind: found.get(kind, 0) for kind in KINDS}
 
 
 def as_table(rows: list[dict[str, Any]]) -> Table:

@@ -25,8 +25,13 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     from training.checkpoint import adapter
     from training.policy import HFPolicy
 
-    checkpoint = adapter(run.checkpoints, version)
-    return HFPolicy(settings.policy, adapter=checkpoint, version=version, settings=settings.train.model)
+    return HFPolicy(
+        model_folder(settings),
+        spec=settings.policy,
+        adapter=adapter(run.checkpoints, version),
+        version=version,
+        settings=settings.train.model,
+    )
 
 
 def model_folder(settings: Settings) -> Path:
