@@ -85,7 +85,7 @@ def _answered(messages: Sequence[BaseMessage]) -> list[Json]:
         {
             "name": call["name"],
             "args": call["args"],
-            "observation": answers[call["id"]].text,
+            "observation": str(answers[call["id"]].text),
             "failed": answers[call["id"]].status == "error",
         }
         for message in messages

@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from store.rows import Json, Signal, content_id
 
+RECURSION_LIMIT = 250
+"""Supersteps of one graph; the budgets end it long before, LangGraph's own default is 10007."""
+
 
 class ExploreSettings(BaseModel):
     """Budgets of one exploration (mission.md, default budgets)."""
@@ -65,7 +68,8 @@ class Entry(Call):
 
 
 class Spent(TypedDict):
-    tokens: int
+    prompt_tokens: int
+    completion_tokens: int
     cost: float
     """US dollars."""
     seconds: float
@@ -106,18 +110,23 @@ class SignalView(TypedDict):
     evidence: list[Evidence]
 
 
-class View(TypedDict, total=False):
-    """What every prompt shows of the world; the procedural explorer reads it too (envs/protocols.py, Explorer)."""
+class Facts(TypedDict, total=False):
+    """What a view shows of the matter at hand."""
+
+    signal: SignalView | None
+    context: Json | None
+    draft: DraftJson
+    """Only where the validator tries a draft through the tools."""
+
+
+class View(Facts):
+    """What every prompt shows; the procedural explorer reads it too (envs/protocols.py, Explorer)."""
 
     world: str
     tools: list[Json]
-    signal: SignalView | None
-    context: Json | None
     log: list[Json]
     """[{"name", "args", "observation", "failed"}]"""
     steps_left: int
-    draft: DraftJson
-    """Only where the validator tries a draft through the tools."""
 
 
 def extend(log: list[Entry], writes: Sequence[list[Entry]]) -> list[Entry]:
@@ -138,6 +147,8 @@ class ActState(TypedDict, total=False):
     log: Log
     pending: list[Call]
     """Calls of the last reply that the tools have not answered yet."""
+    said: str
+    """The text of the last reply."""
     spent: Spent
     stop: str | None
     """Why the loop ended: done | steps | tokens | deadline | environment; None while it runs."""
@@ -162,6 +173,8 @@ class ValidateState(ActState, total=False):
     base: int
     """Entries of `log` that belong to earlier tries, before the last repair."""
     repairs: int
+    """Repairs made."""
+    repairs_left: int
     task: Json | None
     """The materialised Task row."""
     problem: str | None

@@ -1,0 +1,143 @@
+"""A bench plays threads of one graph: checkpointed, resumed, retried once, drained on a stop; results in job order.
+
+Every superstep is checkpointed in SQLite before the next begins, so a killed process goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import aiosqlite
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import GraphDrained
+from langgraph.graph import StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import RunControl
+
+from graphs.model import BudgetSpent
+from graphs.resources import Resources
+from graphs.sessions import SESSIONS
+from graphs.state import RECURSION_LIMIT, ActState
+from store.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 2
+"""Runs of one graph before a failure of ours becomes a row."""
+STOP_POLL_S = 0.1
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Stop(Protocol):
+    """A flag that asks to finish what is at hand; `threading.Event` and `asyncio.Event` fit."""
+
+    def is_set(self) -> bool: ...
+
+
+async def in_order(
+    items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], width: int
+) -> AsyncGenerator[tuple[Item, Result]]:
+    """Results in the order of `items`, at most `width` at work. On close, what is at work is cancelled."""
+    at_work: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+    try:
+        for item in items:
+            at_work.append((item, asyncio.ensure_future(work(item))))
+            if len(at_work) >= width:
+                yield at_work[0][0], await at_work[0][1]
+                at_work.popleft()
+        while at_work:
+            yield at_work[0][0], await at_work[0][1]
+            at_work.popleft()
+    finally:
+        for _, future in at_work:
+            future.cancel()
+        await asyncio.gather(*(future for _, future in at_work), return_exceptions=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """How a graph ended: its last state, and our own failure if that ended it."""
+
+    state: Any
+    error: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class Bench:
+    """One compiled graph with its checkpointer; plays threads until it is stopped."""
+
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    resources: Resources
+    stop: Stop | None
+    controls: set[RunControl] = field(default_factory=set)
+
+    async def play(self, thread: str, given: ActState) -> Ended | None:
+        """Run the thread to its end, or on from where it stopped. None if stopped, or the budget is spent."""
+        config = RunnableConfig(
+            configurable={"thread_id": thread, "resources": self.resources}, recursion_limit=RECURSION_LIMIT
+        )
+        error = ""
+        try:
+            for attempt in range(ATTEMPTS):
+                try:
+                    return Ended(state=await self._invoke(config, given))
+                except (GraphDrained, BudgetSpent, UsageError):
+                    raise
+                except Exception as failure:  # one bad job must not end the phase
+                    error = f"{type(failure).__name__}: {failure}"
+                    log.warning("%s failed in attempt %d: %s", thread, attempt + 1, error)
+                    log.debug("traceback of %s", thread, exc_info=failure)
+            return Ended(state=(await self.graph.aget_state(config)).values, error=error)
+        except (GraphDrained, BudgetSpent) as early:
+            log.warning("stopped early: %s", early)
+            return None
+        finally:
+            await SESSIONS.drop(thread)
+
+    async def _invoke(self, config: RunnableConfig, given: ActState) -> Any:
+        if self.stop and self.stop.is_set():
+            raise GraphDrained("stop")
+        before = await self.graph.aget_state(config)
+        if before.values and not before.next:
+            return before.values
+        control = RunControl()
+        self.controls.add(control)
+        try:
+            start = None if before.next else given
+            return await self.graph.ainvoke(start, config, durability="sync", control=control)
+        finally:
+            self.controls.discard(control)
+
+    async def watch(self) -> None:
+        """Turn the stop flag into drain requests: each graph stops after the node at hand."""
+        while not (self.stop and self.stop.is_set()):  # noqa: ASYNC110 - the flag is set by a signal handler
+            await asyncio.sleep(STOP_POLL_S)
+        for control in self.controls:
+            control.request_drain()
+
+
+@asynccontextmanager
+async def bench(
+    builder: StateGraph[Any, Any, Any, Any], resources: Resources, checkpoints: Path, stop: Stop | None
+) -> AsyncIterator[Bench]:
+    checkpoints.parent.mkdir(parents=True, exist_ok=True)
+    async with aiosqlite.connect(checkpoints) as connection:
+        saver = AsyncSqliteSaver(connection)
+        await saver.setup()
+        await connection.execute("PRAGMA synchronous=NORMAL")  # WAL: a killed process loses nothing
+        made = Bench(graph=builder.compile(checkpointer=saver), resources=resources, stop=stop)
+        watcher = asyncio.create_task(made.watch())
+        try:
+            yield made
+        finally:
+            watcher.cancel()

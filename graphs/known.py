@@ -1,0 +1,62 @@
+"""What is already known: tasks that a new one must not repeat, and held-out items that it must not touch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from envs.protocols import Env
+from store.rows import Task
+
+_KEYS: dict[tuple[str, str, str], list[str]] = {}
+
+
+def keys(env: Env, task: Task) -> list[str]:
+    """`env.twins(task)`, remembered: the same few hundred held-out items are asked for in every round."""
+    at = (env.name, env.version, task.id)
+    if at not in _KEYS:
+        _KEYS[at] = env.twins(task)
+    return _KEYS[at]
+
+
+class Known:
+    """Twin keys, and the queue in which candidates are compared: each waits until all before it are decided.
+
+    So duplicates among concurrently validated candidates are decided in candidate order, whatever finishes first.
+    """
+
+    def __init__(
+        self, env: Env, tasks: Iterable[Task] = (), held_out: Iterable[Task] = (), order: Sequence[str] = ()
+    ) -> None:
+        self._env = env
+        self._twins: dict[str, str] = {}
+        self._held_out = {key: task.id for task in held_out for key in keys(env, task)}
+        self._before = dict(zip(order[1:], order, strict=False))
+        self._decided = {candidate: asyncio.Event() for candidate in order}
+        for task in tasks:
+            self.add(task)
+
+    def add(self, task: Task) -> None:
+        for key in keys(self._env, task):
+            self._twins.setdefault(key, task.id)
+
+    def decided(self, candidate: str, adopted: Iterable[Task]) -> None:
+        """Note what became of the candidate and let the next take its turn. To be called in candidate order."""
+        for task in adopted:
+            self.add(task)
+        self._decided[candidate].set()
+
+    async def turn(self, candidate: str) -> None:
+        """Return once every candidate before this one is decided."""
+        if candidate in self._before:
+            await self._decided[self._before[candidate]].wait()
+
+    def problem(self, task: Task) -> str | None:
+        """`held_out: ...` or `duplicate: <id of the twin>`, or None."""
+        for key in keys(self._env, task):
+            if key in self._held_out:
+                return f"held_out: {self._held_out[key]}"
+        for key in keys(self._env, task):
+            if key in self._twins:
+                return f"duplicate: {self._twins[key]}"
+        return None

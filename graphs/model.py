@@ -1,0 +1,266 @@
+"""The explorer's chat model: factory, the one retry layer, budget, normalised replies.
+
+Every call of every model goes through `call`. litellm is imported only when a `litellm:` spec is built (7-9 s).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic import BaseModel, ConfigDict, Field
+
+from envs import registry
+from envs.errors import InfraError
+from graphs.state import Call
+from store.errors import CoevolveError, UsageError
+from store.rows import Json
+
+log = logging.getLogger(__name__)
+
+BACKOFF_S = 1.0
+"""Seconds before the second attempt; doubles with each further one unless the server names a time."""
+MAX_TEXT = 20_000
+"""Characters of a reply's text, or of one call's arguments, that are kept."""
+
+
+class ModelUnavailable(InfraError):
+    """The explorer's model gave no answer: retries used up, deadline passed, or the request was refused."""
+
+
+class BudgetSpent(CoevolveError):
+    """The phase's budget of tokens or money is used up; nothing is lost, a higher budget goes on from here."""
+
+
+class ModelSettings(BaseModel):
+    """How the explorer's model is called."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float = Field(default=0.7, ge=0, le=2)
+    max_tokens: int = Field(default=1024, ge=1)
+    """Completion tokens of one call."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds until one attempt counts as failed."""
+    deadline_s: float = Field(default=180.0, gt=0)
+    """Seconds until a call is given up, over all attempts and pauses."""
+    attempts: int = Field(default=5, ge=1)
+    token_budget: int | None = Field(default=None, ge=1)
+    """Prompt and completion tokens of one phase; None = no limit."""
+    cost_budget: float | None = Field(default=None, gt=0)
+    """US dollars of one phase; None = no limit."""
+    input_price: float | None = Field(default=None, ge=0)
+    """US dollars per million prompt tokens; None = litellm's figure, or 0."""
+    output_price: float | None = Field(default=None, ge=0)
+    """US dollars per million completion tokens."""
+    concurrency: int = Field(default=4, ge=1)
+    """Explorations, or validations, at work at once."""
+    api_base: str | None = None
+    """URL of an OpenAI-compatible server."""
+
+
+class ModelFactory(Protocol):
+    """Builds the model of one episode; equal seeds build models that answer alike where the model can."""
+
+    def __call__(self, seed: int) -> BaseChatModel: ...
+
+
+def chat_model(spec: str, settings: ModelSettings, *, env: str, seed: int) -> BaseChatModel:
+    """The model that `spec` names: `procedural` or `litellm:NAME`. UsageError for any other."""
+    if spec == "procedural":
+        from graphs.procedural import ProceduralChatModel
+
+        return ProceduralChatModel(explorer=registry.explorer(env), seed=seed)
+    kind, _, name = spec.partition(":")
+    if kind == "litellm" and name:
+        return _litellm(name, settings, seed)
+    raise UsageError(f"model: {spec!r} is no explorer model; use `procedural` or `litellm:NAME`")
+
+
+def _litellm(name: str, settings: ModelSettings, seed: int) -> BaseChatModel:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import goes to the network
+    from langchain_litellm import ChatLiteLLM
+
+    return ChatLiteLLM(
+        model=name,
+        api_base=settings.api_base,
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens,
+        request_timeout=settings.timeout_s,
+        max_retries=0,  # its retries ignore Retry-After and repeat refused requests; `call` retries
+        model_kwargs={"seed": seed, "drop_params": True},
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """What a model answered, reduced to plain data."""
+
+    text: str
+    calls: list[Call]
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """US dollars."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Budget:
+    """Tokens and money of one phase, counted from each reply's usage."""
+
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    tokens: int = 0
+    cost: float = 0.0
+
+    @classmethod
+    def of(cls, settings: ModelSettings) -> Budget:
+        return cls(max_tokens=settings.token_budget, max_cost=settings.cost_budget)
+
+    def check(self) -> None:
+        """BudgetSpent if nothing is left."""
+        if self.max_tokens is not None and self.tokens >= self.max_tokens:
+            raise BudgetSpent(f"model.token_budget: {self.tokens} of {self.max_tokens} tokens are spent; raise it")
+        if self.max_cost is not None and self.cost >= self.max_cost:
+            raise BudgetSpent(f"model.cost_budget: ${self.cost:.4f} of ${self.max_cost:.4f} are spent; raise it")
+
+    def spend(self, reply: Reply) -> None:
+        self.tokens += reply.prompt_tokens + reply.completion_tokens
+        self.cost += reply.cost
+
+
+async def call(
+    model: BaseChatModel,
+    messages: Sequence[BaseMessage],
+    *,
+    settings: ModelSettings,
+    budget: Budget,
+    tools: Sequence[Json] = (),
+) -> Reply:
+    """One answer of `model`. ModelUnavailable, BudgetSpent; UsageError if the endpoint refuses key or model name."""
+    budget.check()
+    runnable = model.bind_tools(list(tools)) if tools else model
+    message = await _retried(lambda: runnable.ainvoke(list(messages)), settings)
+    if not isinstance(message, AIMessage):
+        raise ModelUnavailable(f"the model answered with {type(message).__name__}, not with a message of its own")
+    reply = normalise(message, settings)
+    budget.spend(reply)
+    return reply
+
+
+async def _retried(send: Callable[[], Awaitable[Any]], settings: ModelSettings) -> Any:
+    end = time.monotonic() + settings.deadline_s
+    for attempt in range(1, settings.attempts + 1):
+        try:
+            async with asyncio.timeout(min(settings.timeout_s, end - time.monotonic())):
+                return await send()
+        except Exception as error:
+            if not _passing(error):
+                raise _refusal(error) from error
+            pause = _retry_after(error) or BACKOFF_S * 2 ** (attempt - 1)
+            if attempt == settings.attempts or time.monotonic() + pause >= end:
+                raise ModelUnavailable(_words(error, attempt, settings, pause)) from error
+            log.warning("model call failed (%s), attempt %d follows in %.1f s", _short(error), attempt + 1, pause)
+            await asyncio.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _passing(error: Exception) -> bool:
+    """Whether the same request may succeed later: throttling, server fault, timeout, lost connection."""
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return status in (408, 429) or status >= 500
+    return isinstance(error, (TimeoutError, ConnectionError)) or type(error).__module__.startswith("httpx")
+
+
+def _refusal(error: Exception) -> CoevolveError:
+    status = getattr(error, "status_code", None)
+    if isinstance(error, CoevolveError):
+        return error
+    if status in (401, 403, 404):
+        return UsageError(f"model: the endpoint refuses with {status} ({_short(error)}); check model name and key")
+    return ModelUnavailable(f"the model call failed and is not retried: {_short(error)}")
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Seconds that the server asks to wait, from its Retry-After header (seconds or a date)."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _words(error: Exception, attempt: int, settings: ModelSettings, pause: float) -> str:
+    if attempt == settings.attempts:
+        return f"no answer in {attempt} attempts: {_short(error)}"
+    return f"no answer within {settings.deadline_s:g} s ({attempt} attempts, next in {pause:g} s): {_short(error)}"
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+
+def normalise(message: AIMessage, settings: ModelSettings) -> Reply:
+    """The message as plain data. Calls that can't be read become calls with an `error`, in the order given."""
+    usage = message.usage_metadata
+    prompt, completion = (usage["input_tokens"], usage["output_tokens"]) if usage else (0, 0)
+    text = printable(str(message.text))[:MAX_TEXT]
+    good = [_call(call["name"], call["args"]) for call in message.tool_calls]
+    bad = [_bad_call(call.get("name"), call.get("args"), call.get("error")) for call in message.invalid_tool_calls]
+    calls = good + bad
+    if calls:
+        calls[0]["text"] = text
+    cost = _cost(message, prompt, completion, settings)
+    return Reply(text=text, calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+
+
+def _call(name: str, args: Json) -> Call:
+    try:
+        encoded = msgspec.json.encode(args)
+        plain = msgspec.json.decode(encoded)
+    except (ValueError, TypeError, RecursionError) as error:
+        return _bad_call(name, None, f"the arguments are no plain JSON: {error}")
+    if not isinstance(plain, dict) or len(encoded) > MAX_TEXT:
+        return _bad_call(name, None, f"the arguments must be one JSON object of at most {MAX_TEXT} bytes")
+    return Call(name=printable(name)[:100], args=plain, text="", error=None)
+
+
+def _bad_call(name: str | None, args: str | None, error: str | None) -> Call:
+    what = printable(error or "the arguments are no valid JSON")[:500]
+    shown = f" You wrote: {printable(args)[:500]}" if args else ""
+    return Call(
+        name=printable(name or "unknown")[:100],
+        args={},
+        text="",
+        error=f"error: this tool call could not be read, {what}.{shown}",
+    )
+
+
+def _cost(message: AIMessage, prompt: int, completion: int, settings: ModelSettings) -> float:
+    if settings.input_price is not None or settings.output_price is not None:
+        return (prompt * (settings.input_price or 0) + completion * (settings.output_price or 0)) / 1e6
+    known = message.response_metadata.get("response_cost")
+    return float(known) if isinstance(known, (int, float)) else 0.0
+
+
+def printable(text: str) -> str:
+    """`text` without what UTF-8 can't carry (lone surrogates)."""
+    return text.encode("utf-8", "replace").decode("utf-8")

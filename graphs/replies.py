@@ -1,0 +1,101 @@
+"""Reading what models answer in JSON: strict shapes, ValueError with words that the model can act on.
+
+Nothing here guesses. A reply that does not have the asked-for shape is unreadable; the caller asks once more and then
+takes the safe way (a plain context, no tasks, a rejected candidate).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Protocol, TypedDict, TypeVar
+
+import msgspec
+
+from graphs.state import DraftJson
+from store.rows import Json
+
+MAX_REPLY = 20_000
+"""Characters of a reply that is read at all."""
+_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n\s*```\s*\Z", re.DOTALL)
+
+Line = Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
+Turns = Annotated[list[Line], msgspec.Meta(min_length=1, max_length=20)]
+
+
+class _Context(TypedDict):
+    where: str
+    failure: str
+    vary: list[str]
+
+
+class _Draft(msgspec.Struct, forbid_unknown_fields=True):
+    user_turns: Turns
+    reference: Any
+
+
+class _Tasks(msgspec.Struct, forbid_unknown_fields=True):
+    tasks: list[_Draft]
+
+
+class _Repair(msgspec.Struct, forbid_unknown_fields=True):
+    task: _Draft | None
+
+
+class _Finding(msgspec.Struct, forbid_unknown_fields=True):
+    problem: Line | None
+
+
+T = TypeVar("T", covariant=True)
+
+
+class Reader(Protocol[T]):
+    def __call__(self, text: str) -> T: ...
+
+
+def read_context(text: str) -> Json:
+    """An exploration context: `where`, `failure`, `vary`, and whatever else the model adds."""
+    context = _decode(text, Json)
+    _convert(context, _Context)
+    return context
+
+
+def read_tasks(text: str) -> list[DraftJson]:
+    """Task-solution pairs, equal ones once, in the order given."""
+    drafts: dict[bytes, DraftJson] = {}
+    for draft in _decode(text, _Tasks).tasks:
+        drafts.setdefault(msgspec.json.encode(draft, order="sorted"), _plain(draft))
+    return list(drafts.values())
+
+
+def read_repair(text: str) -> DraftJson | None:
+    """The repaired draft; None = given up."""
+    draft = _decode(text, _Repair).task
+    return None if draft is None else _plain(draft)
+
+
+def read_finding(text: str) -> str:
+    """What the validator's try found wrong; empty = nothing."""
+    return " ".join((_decode(text, _Finding).problem or "").split())
+
+
+def _plain(draft: _Draft) -> DraftJson:
+    return DraftJson(user_turns=draft.user_turns, reference=draft.reference)
+
+
+def _decode(text: str, shape: Any) -> Any:
+    if len(text) > MAX_REPLY:
+        raise ValueError(f"the answer has {len(text)} characters, at most {MAX_REPLY} are read")
+    fenced = _FENCE.match(text)
+    try:
+        return msgspec.json.decode(fenced[1] if fenced else text, type=shape)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not the JSON object that was asked for: {error}") from None
+
+
+def _convert(value: Json, shape: Any) -> None:
+    try:
+        msgspec.convert(value, shape)
+    except ValueError as error:
+        raise ValueError(f"not the JSON object that was asked for: {error}") from None

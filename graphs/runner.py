@@ -1,0 +1,168 @@
+"""Runs the graphs for many jobs: bounded concurrency, rows in job order, resumable, drained on a stop.
+
+    explore_all   jobs       -> Exploration, its Trajectory and Steps, its Candidates   (one batch per exploration)
+    validate_all  candidates -> the adopted Task, Verdict, the try's Trajectory          (one batch per candidate)
+
+All row ids come from content: what is written twice is one row. One failed exploration is an `infra` row; one
+candidate whose validation failed for our own faults is rejected with reason `infra`; neither stops the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from envs.protocols import Env, Report
+from graphs import explore, rows, validate
+from graphs.bench import Stop, bench, in_order
+from graphs.known import Known
+from graphs.model import Budget, ModelFactory, ModelSettings
+from graphs.resources import Resources, model_factory
+from graphs.state import (
+    DraftJson,
+    ExploreJob,
+    ExploreSettings,
+    ExploreState,
+    SignalView,
+    ValidateSettings,
+    ValidateState,
+    derive_seed,
+)
+from store.errors import UsageError
+from store.rows import Candidate, Exploration, Row, Task, Verdict
+
+Append = Callable[[Sequence[Row]], object]
+"""Makes one batch of rows durable."""
+
+
+async def explore_all(
+    jobs: Sequence[ExploreJob],
+    *,
+    env: Env,
+    model: str,
+    seed: int,
+    append: Append,
+    checkpoints: Path,
+    settings: ExploreSettings | None = None,
+    calls: ModelSettings | None = None,
+    factory: ModelFactory | None = None,
+    done: Collection[str] = (),
+    stop: Stop | None = None,
+    report: Report | None = None,
+) -> list[Exploration]:
+    """Run the jobs whose exploration id is not in `done`; the new Exploration rows, in job order.
+
+    `model` is a spec; `factory` builds the models in its place. Stops early, without an error, on `stop` and when the
+    budget is spent: what is unfinished goes on at the next call. UsageError for a world that is not trained on.
+    """
+    _only_train_worlds(env, jobs)
+    todo = [job for job in jobs if job.id not in done]
+    source = rows.Source(env=env, model=model, seed=seed)
+    calls = calls or ModelSettings()
+    given = _resources(env, model, factory, calls, Known(env), settings or ExploreSettings(), ValidateSettings())
+    found: list[Exploration] = []
+    async with bench(explore.builder, given, checkpoints, stop) as at:
+        plays = in_order(todo, lambda job: at.play(job.id, _explore_input(job, seed)), calls.concurrency)
+        async with aclosing(plays) as results:
+            async for job, ended in results:
+                if ended is None:
+                    break
+                exploration, batch = rows.explored(source, job, ended.state, ended.error)
+                append(batch)
+                found.append(exploration)
+                if report:
+                    report("explore", len(found), len(todo))
+    return found
+
+
+def _only_train_worlds(env: Env, jobs: Iterable[ExploreJob]) -> None:
+    train = {world.id for world in env.worlds("train")}
+    for job in jobs:
+        if job.world not in train:
+            raise UsageError(f"world: {job.world!r} is no train world of {env.name}; use one of {sorted(train)}")
+
+
+def _explore_input(job: ExploreJob, seed: int) -> ExploreState:
+    signal = None
+    if job.signal:
+        about = job.signal
+        signal = SignalView(kind=about.kind, pattern=about.pattern, stats=about.stats, evidence=job.evidence)
+    return ExploreState(id=job.id, world=job.world, seed=job.seed(seed), signal=signal)
+
+
+async def validate_all(
+    candidates: Sequence[Candidate],
+    *,
+    env: Env,
+    model: str,
+    seed: int,
+    t: int,
+    known: Iterable[Task],
+    held_out: Iterable[Task],
+    append: Append,
+    checkpoints: Path,
+    settings: ValidateSettings | None = None,
+    calls: ModelSettings | None = None,
+    factory: ModelFactory | None = None,
+    stop: Stop | None = None,
+    report: Report | None = None,
+) -> list[Verdict]:
+    """Decide the candidates; the verdicts, in candidate order.
+
+    A candidate that repeats a task of `known`, or an earlier candidate that was adopted, is a duplicate; one that
+    repeats an item of `held_out` is rejected. Stops early as `explore_all` does.
+    """
+    source = rows.Source(env=env, model=model, seed=seed)
+    calls = calls or ModelSettings()
+    queue = Known(env, known, held_out, [candidate.id for candidate in candidates])
+    given = _resources(env, model, factory, calls, queue, ExploreSettings(), settings or ValidateSettings())
+    verdicts: list[Verdict] = []
+    async with bench(validate.builder, given, checkpoints, stop) as at:
+        plays = in_order(candidates, lambda one: at.play(one.id, _validate_input(one, seed)), calls.concurrency)
+        async with aclosing(plays) as results:
+            async for candidate, ended in results:
+                if ended is None:
+                    break
+                verdict, batch = rows.validated(source, candidate, t, _seed(candidate, seed), ended.state, ended.error)
+                append(batch)
+                queue.decided(candidate.id, [row for row in batch if isinstance(row, Task)])
+                verdicts.append(verdict)
+                if report:
+                    report("validate", len(verdicts), len(candidates))
+    return verdicts
+
+
+def _validate_input(candidate: Candidate, seed: int) -> ValidateState:
+    return ValidateState(
+        id=candidate.id,
+        world=candidate.world,
+        seed=_seed(candidate, seed),
+        tools=candidate.tools,
+        draft=DraftJson(user_turns=candidate.user_turns, reference=candidate.reference),
+    )
+
+
+def _seed(candidate: Candidate, base: int) -> int:
+    """Depends on the candidate's content but not on the run's name."""
+    return derive_seed("validate", base, candidate.world, candidate.user_turns, candidate.reference)
+
+
+def _resources(
+    env: Env,
+    model: str,
+    factory: ModelFactory | None,
+    calls: ModelSettings,
+    known: Known,
+    explore_settings: ExploreSettings,
+    validate_settings: ValidateSettings,
+) -> Resources:
+    return Resources(
+        env=env,
+        model=factory or model_factory(model, calls, env=env.name),
+        known=known,
+        calls=calls,
+        budget=Budget.of(calls),
+        explore=explore_settings,
+        validate=validate_settings,
+    )

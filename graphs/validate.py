@@ -1,0 +1,223 @@
+"""One candidate: is it a task? Decided by execution; the validating agent may only repair, or object.
+
+    abstract  take the candidate's draft; without one, abstract the first pair from an exploration's triplets
+    check     the environment's hard checks; execute the reference and record its outcome
+    attempt   the agent tries the draft through the tools of a fresh session ...
+    tools     ... and may find a problem
+    repair    the agent rewrites wording or reference, within a budget; back to check
+    replay    the reference is replayed twice in fresh sessions: right, and identical
+    noop      doing nothing must not be right
+    twins     nothing held out, no duplicate of a known task or of an earlier candidate
+    decide    the verdict: adopted if no node found a problem
+
+A problem is one line, `word: explanation`; the word is the verdict's reason. What is broken on our side (InfraError)
+ends the graph by exception and is no verdict on the candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Literal
+
+import msgspec
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+
+from envs.errors import InfraError, InvalidTask
+from envs.protocols import Draft, Outcome
+from graphs.acting import Actor, identity, place, spent_so_far
+from graphs.prompting import render
+from graphs.replies import read_finding, read_repair, read_tasks
+from graphs.resources import resources
+from graphs.sessions import SESSIONS
+from graphs.state import RECURSION_LIMIT, ActState, DraftJson, Facts, ValidateState
+from store.rows import Task
+
+REPLAYS = 2
+
+
+async def _actor(state: ValidateState, config: RunnableConfig) -> Actor:
+    """The validating agent in the fresh session of the present try."""
+    work = await resources(config)
+    draft = state.get("draft")
+    return Actor(
+        resources=work,
+        key=f"{identity(state, config)}/{state.get('repairs', 0)}",
+        world=place(state, work),
+        seed=state.get("seed", 0),
+        steps=work.validate.steps,
+        log=state.get("log", [])[state.get("base", 0) :],
+        spent=spent_so_far(state),
+        facts=Facts(draft=draft) if draft else Facts(),
+    )
+
+
+async def abstract(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    actor = await _actor(state, config)
+    room = actor.resources.validate.repairs
+    if state.get("draft"):
+        return ValidateState(problem=None, repairs_left=room)
+    view = await actor.view(log=state.get("triplets", []))
+    drafts, _, spent = await actor.ask(render("abstract", view, limit=1), read_tasks)
+    if not drafts:
+        problem = "nothing_abstracted: no task-solution pair came of the triplets"
+        return ValidateState(problem=problem, repairs_left=0, spent=spent)
+    return ValidateState(draft=drafts[0], problem=None, repairs_left=room, spent=spent)
+
+
+async def check(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    work = await resources(config)
+    draft = _draft(state, place(state, work))
+    reasons = work.env.check(draft)
+    if reasons:
+        return ValidateState(problem=reasons[0], task=None)
+    try:
+        task = work.env.materialize(draft, "explored")
+    except InvalidTask as error:
+        return ValidateState(problem=f"{error.reason}: {error.detail}", task=None)
+    return ValidateState(problem=None, task=msgspec.to_builtins(task))
+
+
+def _draft(state: ValidateState, world: str) -> Draft:
+    pair = _pair(state)
+    turns, reference = pair["user_turns"], pair["reference"]
+    return Draft(world=world, user_turns=turns, reference=reference, tools=state.get("tools", []))
+
+
+def _pair(state: ValidateState) -> DraftJson:
+    draft = state.get("draft")
+    assert draft is not None, "abstract gives a draft or a problem"
+    return draft
+
+
+async def attempt(state: ValidateState, config: RunnableConfig) -> ActState:
+    return await (await _actor(state, config)).act("try")
+
+
+async def tools(state: ValidateState, config: RunnableConfig) -> ActState:
+    return await (await _actor(state, config)).answer(state.get("pending", []))
+
+
+async def finding(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    """What the try came to. An answer that can't be read counts against the candidate."""
+    actor = await _actor(state, config)
+    found: str | None
+    try:
+        found, spent = read_finding(state.get("said", "")), actor.spent
+    except ValueError:
+        found, _, spent = await actor.ask(render("try", await actor.view(), actor.log), read_finding)
+    await SESSIONS.drop(actor.key)
+    if found is None:
+        problem = "unclear: the validator's answer could not be read"
+        return ValidateState(problem=problem, repairs_left=0, spent=spent)
+    return ValidateState(problem=f"objection: {found}" if found else None, spent=spent)
+
+
+async def repair(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    """The draft rewritten, and a fresh session for its try; or given up, and the problem stands."""
+    actor = await _actor(state, config)
+    draft = _pair(state)
+    view = await actor.view(log=actor.log)
+    messages = render("repair", view, draft=draft, problem=state.get("problem"))
+    better, _, spent = await actor.ask(messages, read_repair)
+    await SESSIONS.drop(actor.key)
+    if better is None or better == draft:
+        return ValidateState(repairs_left=0, spent=spent)
+    return ValidateState(
+        draft=better,
+        problem=None,
+        repairs=state.get("repairs", 0) + 1,
+        repairs_left=state.get("repairs_left", 0) - 1,
+        base=len(state.get("log", [])),
+        stop=None,
+        spent=spent,
+    )
+
+
+async def replay(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    work = await resources(config)
+    outcomes = [await _sound(work.env.replay(_task(state))) for _ in range(REPLAYS)]
+    if not outcomes[0].success:
+        return ValidateState(problem=f"replay_fails: {outcomes[0].kind}, {outcomes[0].detail}")
+    if any(outcome != outcomes[0] for outcome in outcomes):
+        details = " | ".join(outcome.detail or str(outcome.score) for outcome in outcomes)
+        return ValidateState(problem=f"replay_differs: {details}")
+    return ValidateState(problem=None)
+
+
+async def noop(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    work = await resources(config)
+    outcome = await _sound(work.env.noop(_task(state)))
+    return ValidateState(problem=f"noop_passes: {outcome.detail}" if outcome.success else None)
+
+
+async def _sound(playing: Awaitable[Outcome]) -> Outcome:
+    outcome = await playing
+    if outcome.kind == "infra":
+        raise InfraError(outcome.detail or "the environment failed")
+    return outcome
+
+
+async def twins(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    known = (await resources(config)).known
+    await known.turn(identity(state, config))
+    return ValidateState(problem=known.problem(_task(state)))
+
+
+def _task(state: ValidateState) -> Task:
+    return msgspec.convert(state.get("task"), Task)
+
+
+async def decide(state: ValidateState) -> ValidateState:
+    word, _, detail = (state.get("problem") or "valid").partition(": ")
+    return ValidateState(verdict={"adopt": word == "valid", "reason": word, "detail": detail})
+
+
+def from_abstract(state: ValidateState) -> Literal["check", "decide"]:
+    return "decide" if state.get("problem") else "check"
+
+
+def from_check(state: ValidateState) -> Literal["attempt", "repair", "decide"]:
+    return _mend(state) if state.get("problem") else "attempt"
+
+
+def from_attempt(state: ValidateState) -> Literal["tools", "finding"]:
+    return "tools" if state.get("pending") else "finding"
+
+
+def from_tools(state: ValidateState) -> Literal["attempt", "finding"]:
+    return "finding" if state.get("stop") else "attempt"
+
+
+def from_finding(state: ValidateState) -> Literal["replay", "repair", "decide"]:
+    return _mend(state) if state.get("problem") else "replay"
+
+
+def from_replay(state: ValidateState) -> Literal["noop", "decide"]:
+    return "decide" if state.get("problem") else "noop"
+
+
+def from_noop(state: ValidateState) -> Literal["twins", "decide"]:
+    return "decide" if state.get("problem") else "twins"
+
+
+def _mend(state: ValidateState) -> Literal["repair", "decide"]:
+    return "repair" if state.get("repairs_left") else "decide"
+
+
+builder = StateGraph(ValidateState)
+for node in (abstract, check, attempt, tools, finding, repair, replay, noop, twins, decide):
+    builder.add_node(node.__name__, node)
+builder.add_edge(START, "abstract")
+builder.add_conditional_edges("abstract", from_abstract)
+builder.add_conditional_edges("check", from_check)
+builder.add_conditional_edges("attempt", from_attempt)
+builder.add_conditional_edges("tools", from_tools)
+builder.add_conditional_edges("finding", from_finding)
+builder.add_conditional_edges("repair", from_abstract)
+builder.add_conditional_edges("replay", from_replay)
+builder.add_conditional_edges("noop", from_noop)
+builder.add_edge("twins", "decide")
+builder.add_edge("decide", END)
+
+graph = builder.compile().with_config(recursion_limit=RECURSION_LIMIT)
