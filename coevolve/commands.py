@@ -156,7 +156,7 @@ def explore_command(
     run = place.run(run_id)
     with opened(place, run, overrides, "explore") as loop:
         once(loop, newest_trained(loop), "signals", phases.signals)
-        found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, which)
+        found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, ref=which)
         chosen = weaknesses.pick(found, loop.settings.signals.per_round)
         counts = phases.explore_signals(loop, chosen)
         if loop.stop.is_set():
