@@ -71,7 +71,7 @@ def _find(folder: Path) -> _Files:
 
 def _world(name: str, path: Path, questions: Items) -> SqlWorld:
     """A database that any training item uses is a training world; the others are only tested on."""
-    splits = [split for split, items in questions.items() if any(item.world == name for item in items)]
+    splits: list[Split] = [split for split, items in questions.items() if any(item.world == name for item in items)]
     try:
         shape = tuple(tables(path))
     except sqlite3.Error as error:
