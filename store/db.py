@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
 Connection = duckdb.DuckDBPyConnection
+Params = Sequence[Any] | Mapping[str, Any]
+"""For `?` or for `$name` in the SQL."""
 
 _CONFIG: dict[str, Any] = {"storage_compatibility_version": "v1.5.0", "autoinstall_known_extensions": False}
 """Files that DuckDB 1.5 tools open too; never a download."""
@@ -140,18 +142,18 @@ class Store:
             finally:
                 self._open = None
 
-    def query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """All rows of one statement of ours (users' SQL goes to `sql`)."""
         return self.table(sql, params).rows
 
-    def table(self, sql: str, params: Sequence[Any] = ()) -> Table:
+    def table(self, sql: str, params: Params = ()) -> Table:
         def ask() -> Table:
             with self.reading() as connection:
                 return _fetch(connection, sql, params)
 
         return self._repaired(ask)
 
-    def rows(self, row_type: type[R], where: str = "", params: Sequence[Any] = (), *, order: str = "") -> list[R]:
+    def rows(self, row_type: type[R], where: str = "", params: Params = (), *, order: str = "") -> list[R]:
         """Typed rows that satisfy the SQL condition `where`, ordered by `order` (default: the row type's key)."""
         names = ", ".join(f'"{column.name}"' for column in columns(row_type))
         keys = order or ", ".join(f'"{name}"' for name in row_type.KEY)
@@ -383,7 +385,7 @@ def _file_extent(path: Path) -> int:
         return -1
 
 
-def _fetch(connection: Connection, sql: str, params: Sequence[Any] = ()) -> Table:
+def _fetch(connection: Connection, sql: str, params: Params = ()) -> Table:
     result = connection.execute(sql, params)
     return Table(columns=[name for name, *_ in result.description or []], rows=result.fetchall())
 

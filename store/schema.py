@@ -96,8 +96,9 @@ VIEWS: dict[str, str] = {
         SELECT * FROM trajectory WHERE purpose = 'train' AND outcome = 'scored'
         QUALIFY row_number() OVER (PARTITION BY run, t, task_id, k ORDER BY attempt, id) = 1""",
     "v_task_score": """
-        -- s_t(x): one row per run, task and iteration in which the task had a scored training rollout.
-        SELECT run, task_id, t, avg(score) AS score, count(*) AS rollouts,
+        -- s_t(x): one row per run, task and iteration in which the task had a scored training rollout. Rounded, so
+        -- that the order in which threads add up can't move a mean across 0.5.
+        SELECT run, task_id, t, round(avg(score), 9) AS score, count(*) AS rollouts,
                count(*) FILTER (score >= 0.5) AS successes, count(*) FILTER (score < 0.5) AS failures
         FROM v_rollout GROUP BY ALL""",
     "v_signal": f"""
