@@ -16,11 +16,12 @@ from __future__ import annotations
 import random
 
 from envs.text2sql import sqltext
-from envs.text2sql.procedural_fill import fill, profile, thresholds
-from envs.text2sql.procedural_grammar import harder, holding, skeleton
+from envs.text2sql.procedural_fill import fill
+from envs.text2sql.procedural_grammar import harder, holding, holds, loosened, skeleton, tokens
+from envs.text2sql.procedural_having import profile, thresholds
 from envs.text2sql.procedural_phrase import phrase
 from envs.text2sql.procedural_query import Query, levels, parse, render
-from envs.text2sql.procedural_scene import Scene, Seen, read, understood
+from envs.text2sql.procedural_scene import Scene, read, understood
 from store.rows import Json
 
 SAMPLE_ROWS = 20
@@ -35,15 +36,10 @@ class ProceduralExplorer:
     """See the module's docstring; stateless."""
 
     def reflect(self, view: Json, rng: random.Random) -> Json:
-        signal = view.get("signal") or {}
-        scene = read(view)
-        tried = [sql for sql in _actions(signal)]
-        tables = sorted({name for sql in tried for name in _tables(sql) if name in scene.tables})
-        return {
-            "where": ", ".join(tables or scene.tables),
-            "failure": _failure(signal),
-            "vary": ["tables", "values", "clauses", "one step harder"],
-        }
+        signal, scene = view.get("signal") or {}, read(view)
+        tables = sorted({name for sql in _actions(signal) for name in _tables(sql) if name in scene.tables})
+        vary = ["tables", "columns", "values", "clauses", "one step harder"]
+        return {"where": ", ".join(tables or scene.tables), "failure": _failure(signal), "vary": vary}
 
     def next_call(self, view: Json, rng: random.Random) -> Json | None:
         if view.get("steps_left", 1) < 1:
@@ -58,25 +54,20 @@ class ProceduralExplorer:
         return _run(sql) if sql else None
 
     def abstract(self, view: Json, rng: random.Random) -> list[Json]:
-        scene = read(view)
-        limit = int(view.get("limit") or 3)
-        tasks, known = [], set()
-        for seen in sorted(scene.queries, key=lambda seen: not _promising(seen)):
-            query = understood(seen.sql, scene.tables) if seen.useful else None
-            if query and seen.sql not in known and len(tasks) < limit:
-                known.add(seen.sql)
-                tasks.append({"user_turns": [phrase(query, scene.tables, rng)], "reference": seen.sql})
-        return tasks
+        """All queries of the log that answered, the best first; the caller takes as many as it wants."""
+        scene, signal = read(view), view.get("signal") or {}
+        answered = {seen.sql: seen for seen in scene.queries if seen.useful}
+        ranked = sorted(answered.values(), key=lambda seen: (not _alike(seen.sql, signal), not seen.robust))
+        known = [(seen.sql, understood(seen.sql, scene.tables)) for seen in ranked]
+        return [{"user_turns": [phrase(query, scene.tables, rng)], "reference": sql} for sql, query in known if query]
 
     def repair(self, view: Json, draft: Json, problem: str, rng: random.Random) -> Json | None:
         scene = read(view)
         query = understood(str(draft.get("reference")), scene.tables)
-        if query is None:
+        better = loosened(query, problem.partition(":")[0], rng) if query else None
+        if better is None:
             return None
-        question = phrase(query, scene.tables, rng)
-        if [question] == draft.get("user_turns"):
-            return None
-        return {"user_turns": [question], "reference": draft["reference"]}
+        return {"user_turns": [phrase(better, scene.tables, rng)], "reference": render(better)}
 
 
 EXPLORER = ProceduralExplorer()
@@ -125,39 +116,43 @@ def _compose(view: Json, scene: Scene, rng: random.Random) -> str | None:
     """The next query, unlike those of the log; None if nothing new comes to mind."""
     tried = {seen.sql for seen in scene.queries}
     shapes = {sqltext.structure(sql) for sql in tried}
+    signal = view.get("signal")
+    more = len(tried) % HARDER_EACH == HARDER_EACH - 1
     for attempt in range(TRIES):
-        wanted = _wanted(view, len(scene.queries) + attempt, rng)
-        guided = wanted is not None
-        wanted = wanted or skeleton(rng)
+        wanted = _wanted(signal, rng, more=more and attempt < TRIES // 2) if signal else skeleton(rng)
         query = thresholds(wanted, scene.queries, scene, rng) or fill(profile(wanted), scene, rng)
-        if query is None:
-            continue
-        sql = render(query)
-        fresh = guided or sqltext.structure(sql) not in shapes
-        if sql not in tried and fresh:
+        sql = render(query) if query else ""
+        if sql and sql not in tried and (signal or sqltext.structure(sql) not in shapes):
             return sql
     return None
 
 
-def _wanted(view: Json, turn: int, rng: random.Random) -> Query | None:
-    """The skeleton that the signal asks for, or None."""
-    signal = view.get("signal")
-    if not signal:
-        return None
-    if signal.get("pattern"):
-        wanted = holding(tuple(signal["pattern"]), rng)
-    else:
-        structures = [str(e["structure"]) for e in signal.get("evidence") or [] if e.get("structure")]
-        known = [query for text in (*structures, *_actions(signal)) if (query := parse(text))]
-        if not known:
-            return None
-        wanted = known[0]
-    return harder(wanted, rng) if turn % HARDER_EACH == HARDER_EACH - 1 else wanted
+def _wanted(signal: Json, rng: random.Random, *, more: bool) -> Query:
+    """The skeleton that the signal asks for; `more` = one step harder, the rare pattern kept."""
+    pattern = tuple(signal.get("pattern") or ())
+    wanted = holding(pattern, rng) if pattern else _failed(signal, rng)
+    if not more:
+        return wanted
+    grown = [harder(wanted, rng) for _ in range(4)]
+    return next((query for query in grown if holds(tokens(query), pattern)), wanted)
 
 
-def _promising(seen: Seen) -> bool:
-    """Likely to have rows in other populations too."""
-    return len(seen.rows) >= 2 or len(seen.columns) == 1
+def _failed(signal: Json, rng: random.Random) -> Query:
+    """The skeleton of the task that failed; where the algebra can't say it, one with its clauses."""
+    structures = [str(evidence["structure"]) for evidence in signal.get("evidence") or [] if evidence.get("structure")]
+    for structure in structures:
+        if query := parse(structure):
+            return query
+    clauses = [words for text in structures if (words := tuple(sqltext.action_tokens(text))) != (sqltext.INVALID,)]
+    return holding(clauses[0], rng) if clauses else skeleton(rng)
+
+
+def _alike(sql: str, signal: Json) -> bool:
+    """The query shares the signal's structure or pattern."""
+    pattern = tuple(signal.get("pattern") or ())
+    if pattern:
+        return holds(tuple(sqltext.action_tokens(sql)), pattern)
+    return sqltext.structure(sql) in {evidence.get("structure") for evidence in signal.get("evidence") or []}
 
 
 # ---------------------------------------------------------------- reading the signal

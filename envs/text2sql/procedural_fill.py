@@ -1,7 +1,7 @@
 """From skeleton to query: choose tables, columns and values that were seen, so that the statement means something.
 
     fill     a skeleton with every name and literal chosen from the scene; None if the scene has no place for it
-    thresholds   the HAVING skeleton over a grouping whose groups were seen
+    routes   how tables can be joined
 
 Meaning is kept by one idea: joins run along foreign keys from one *root* table to its parents, so every row of the
 result is one row of the root, and a question about "books whose author ..." says exactly what the statement says.
@@ -15,12 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from envs.text2sql.procedural_query import (
-    HOLE,
     Agg,
     Col,
     Cond,
     Expr,
-    Hole,
     Join,
     Literal,
     Order,
@@ -28,7 +26,7 @@ from envs.text2sql.procedural_query import (
     columns,
     levels,
 )
-from envs.text2sql.procedural_scene import Scene, Seen, understood
+from envs.text2sql.procedural_scene import Scene
 
 TRIES = 30
 T = TypeVar("T")
@@ -40,7 +38,7 @@ class StuckError(Exception):
 
 
 def fill(skeleton: Query, scene: Scene, rng: random.Random) -> Query | None:
-    """The skeleton filled from what the scene has seen, or None. HAVING keeps its hole (see `thresholds`)."""
+    """The skeleton filled from what the scene has seen, or None. HAVING keeps its hole (procedural_having)."""
     for _ in range(TRIES):
         try:
             query = _Filler(scene, rng).query(skeleton)
@@ -52,21 +50,32 @@ def fill(skeleton: Query, scene: Scene, rng: random.Random) -> Query | None:
 
 
 def _means_something(query: Query) -> bool:
-    """Every joined table is used, and no column is shown or compared twice to no purpose."""
-    for level in levels(query):
-        used = {col.table for col in columns(level)}
-        if not set(level.tables) <= used | ({level.table} if not level.joins or _counts(level) else set()):
-            return False
-        if len(set(level.select)) < len(level.select):
-            return False
-        compared = [cond.left for cond in level.where]
-        if len(set(compared)) < len(compared) and not level.either:
-            return False
-    return query.combined is None or replace(query, combined=None) != query.combined[1]
+    """Every joined table is used, and nothing is shown, compared or sorted by to no purpose."""
+    if query.combined and replace(query, combined=None) == query.combined[1]:
+        return False
+    return all(_uses_its_tables(level) and _compares_well(level) for level in levels(query))
 
 
-def _counts(query: Query) -> bool:
-    return any(isinstance(item, Agg) and item.col is None for item in query.select)
+def _uses_its_tables(level: Query) -> bool:
+    counts = any(isinstance(item, Agg) and item.col is None for item in level.select)
+    free = {level.table} if counts or not level.joins else set()
+    return set(level.tables) <= {col.table for col in columns(level)} | free
+
+
+def _compares_well(level: Query) -> bool:
+    """No column twice, no column shown that a condition fixes, no order among the rows of an extreme value."""
+    compared = [cond.left for cond in level.where]
+    shown = [item.col if isinstance(item, Agg) else item for item in level.select]
+    fixed = {cond.left for cond in level.where if cond.op == "=" and not level.either}
+    sorted_by = {key.by for key in level.order}
+    extreme = any(cond.op == "=" and isinstance(cond.right[0], Query) for cond in level.where)
+    return (
+        len(set(level.select)) == len(level.select)
+        and (level.either or len(set(compared)) == len(compared))
+        and not (set(compared) & set(level.select))
+        and not (fixed & {*shown, *sorted_by, *level.group})
+        and not (extreme and level.order)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,7 @@ class _Filler:
         route = route or self.route(len(skeleton.joins))
         group = tuple(self.group_column(route, i) for i in range(len(skeleton.group)))
         select = select or self.selection(skeleton, route, group)
-        query = replace(self.source(skeleton, route), distinct=skeleton.distinct, select=select, group=group)
+        query = replace(self.source(route), distinct=skeleton.distinct, select=select, group=group)
         query = replace(query, where=self.where(skeleton, query, route), either=skeleton.either)
         if skeleton.having:
             query = replace(
@@ -124,13 +133,9 @@ class _Filler:
         seen = [route for route in found if set(route.tables) & set(self.scene.sampled_tables)]
         return self.choose([route for route in seen or found if self.scene.tables[route.root].plain or joins])
 
-    def source(self, skeleton: Query, route: Route) -> Query:
-        """The FROM clause: root first, or, with one join and by chance, the parent first."""
-        joins = tuple(Join(key.table, fk, key) for fk, key in route.links)
-        if len(joins) == 1 and self.rng.random() < 0.3:
-            fk, key = route.links[0]
-            return Query(table=key.table, select=(), joins=(Join(fk.table, key, fk),))
-        return Query(table=route.root, select=(), joins=joins)
+    def source(self, route: Route) -> Query:
+        """The FROM clause: the root, then its parents."""
+        return Query(table=route.root, select=(), joins=tuple(Join(key.table, key, fk) for fk, key in route.links))
 
     def second(self, skeleton: Query, first: Query, route: Route) -> tuple[str, Query]:
         """The other half of a set operation: the same columns elsewhere, or under other conditions."""
@@ -165,10 +170,16 @@ class _Filler:
         """Columns that name a row of their table."""
         return [col for col in self.labels(route) if not self.scene.is_numeric(col) and not self.scene.repeats(col)]
 
+    def grouping(self, route: Route) -> list[Col]:
+        """Columns that several rows share: categories, and the names of parents."""
+        shared = [col for table in route.tables for col in self.scene.categories(table)]
+        return shared + [col for col in self.names(route) if col.table != route.root]
+
     def group_column(self, route: Route, index: int) -> Col:
-        grouping = [col for table in route.tables for col in self.scene.categories(table)]
-        grouping += [col for col in self.names(route) if col.table != route.root]
-        return self.choose(grouping)
+        options = self.grouping(route)
+        if index >= len(options):
+            raise StuckError
+        return self.choose(options) if index == 0 else options[index]
 
     def selection(self, skeleton: Query, route: Route, group: tuple[Col, ...]) -> tuple[Expr, ...]:
         plain = sum(isinstance(item, Col) for item in skeleton.select)
@@ -184,10 +195,8 @@ class _Filler:
 
     def shown(self, skeleton: Query, route: Route, count: int) -> list[Col]:
         """Columns to list, names before other facts."""
-        if skeleton.distinct or (skeleton.combined and not skeleton.where):
-            options = [col for table in route.tables for col in self.scene.categories(table)]
-        else:
-            options = self.labels(route)
+        repeated = skeleton.distinct or (skeleton.combined and skeleton.combined[0] != "UNION")
+        options = self.grouping(route) if repeated else self.labels(route)
         names = set(self.names(route))
         keyed = sorted(options, key=lambda col: self.rng.random() * (0.45 if col in names else 1.0))
         if len(keyed) < count:
@@ -201,10 +210,12 @@ class _Filler:
         if item.fn == "COUNT":
             if not item.distinct:
                 raise StuckError
-            return replace(item, col=self.choose([c for t in route.tables for c in self.scene.categories(t)]))
-        if item.fn in ("SUM", "AVG"):
-            return replace(item, col=self.choose(self.measures(route)))
-        return replace(item, col=self.choose(self.measures(route)))
+            keys = [Col(route.root, column) for column, _, _ in self.scene.tables[route.root].links]
+            return replace(item, col=self.choose([*keys, *keys, *self.grouping(route)]))
+        measures = self.measures(route)
+        if item.fn in ("MIN", "MAX"):
+            measures = [col for col in measures if self.scene.measure_like(col)] or measures
+        return replace(item, col=self.choose(measures))
 
     def measures(self, route: Route) -> list[Col]:
         """Measures of the root mostly: a parent's would count once for every child."""
@@ -238,9 +249,11 @@ class _Filler:
         shown = [item for item in query.select if isinstance(item, Col)]
         if query.distinct or query.combined:
             return shown
+        names = [col for col in self.names(route) if col.table == route.root]
         if keys:
-            return [col for col in shown if col.table == route.root] or self.names(route)
-        return [col for col in self.scene.ordered(route.root) if not self.scene.repeats(col)] or shown
+            return names
+        measures = [col for col in self.scene.ordered(route.root) if not self.scene.repeats(col)]
+        return measures or [col for col in names if col in shown] or (shown if len(shown) == 1 else [])
 
     def limit(self, skeleton: Query) -> int | None:
         return None if skeleton.limit is None else self.rng.choice(LIMITS)
@@ -278,14 +291,8 @@ class _Filler:
         return Cond(col, wanted.op, self.bounds(col, wanted.op))
 
     def nullable(self, route: Route) -> list[Col]:
-        """Columns that may be NULL, by their declaration."""
-        return [
-            Col(name, c) for name in route.tables for c in self.scene.tables[name].types if self.holds_null(name, c)
-        ]
-
-    def holds_null(self, table: str, column: str) -> bool:
-        known = self.scene.tables[table]
-        return column in known.nullable and column not in known.keys
+        """Columns in which NULL was seen."""
+        return [col for col in self.scene.nulls if col.table in route.tables]
 
     def filters(self, query: Query, route: Route) -> list[Col]:
         """Columns to compare for equality: categories seen, seldom a parent's name; not what is shown."""
@@ -352,63 +359,3 @@ class _Filler:
             raise StuckError
         select: tuple[Expr, ...] = (there,)
         return Cond(outer, wanted.op, (self.query(inner, self.route(len(inner.joins), (there.table,)), select),))
-
-
-# ---------------------------------------------------------------- HAVING
-
-
-def profile(skeleton: Query) -> Query:
-    """What to look at before a HAVING can be written: the groups and the aggregate that it compares."""
-    if skeleton.having is None or not isinstance(skeleton.having.left, Agg):
-        return skeleton
-    shown = tuple(item for item in skeleton.select if isinstance(item, Col))
-    select = (*(shown or skeleton.group), skeleton.having.left)
-    return replace(skeleton, select=select, having=None, order=(), limit=None)
-
-
-def thresholds(skeleton: Query, seen: Sequence[Seen], scene: Scene, rng: random.Random) -> Query | None:
-    """The HAVING skeleton over a grouping of the log, its threshold from the middle of the values seen there."""
-    having = skeleton.having
-    if having is None or not isinstance(having.left, Agg):
-        return None
-    options = []
-    for answer in seen:
-        query = understood(answer.sql, scene.tables) if answer.useful else None
-        if query is None or query.having or not query.group or len(query.joins) != len(skeleton.joins):
-            continue
-        aggregate = query.select[-1]
-        same = isinstance(aggregate, Agg) and aggregate.fn == having.left.fn
-        if same and len(query.group) == len(skeleton.group) and len(query.where) == len(skeleton.where):
-            options.append((query, sorted(row[-1] for row in answer.rows if isinstance(row[-1], int | float))))
-    if not options:
-        return None
-    query, values = rng.choice(options)
-    middle = sorted(set(values))[:-1]
-    if not middle:
-        return None
-    value = middle[round(rng.uniform(0.2, 0.8) * (len(middle) - 1))]
-    return _having(skeleton, query, value, rng)
-
-
-def _having(skeleton: Query, query: Query, value: Literal, rng: random.Random) -> Query | None:
-    aggregate = query.select[-1]
-    having = skeleton.having
-    if having is None or isinstance(value, float):
-        value = round(value) if isinstance(value, float) else value
-    groups = list(query.group)
-    select: list[Expr] = []
-    for item in skeleton.select:
-        select.append(groups.pop(0) if isinstance(item, Col) and groups else aggregate)
-    order = tuple(replace(o, by=aggregate if isinstance(o.by, Agg) else query.group[0]) for o in skeleton.order)
-    limit = None if skeleton.limit is None else rng.choice(LIMITS)
-    cond = replace(having, left=aggregate, right=(value,)) if having else None
-    return replace(query, select=tuple(select), having=cond, order=order, limit=limit)
-
-
-def open_slots(query: Query) -> bool:
-    """A literal is still to be chosen."""
-    conds = [c for level in levels(query) for c in (*level.where, *((level.having,) if level.having else ()))]
-    return any(isinstance(x, Hole) for cond in conds for x in cond.right) or query.limit == 0
-
-
-__all__ = ["HOLE", "fill", "open_slots", "profile", "routes", "thresholds"]

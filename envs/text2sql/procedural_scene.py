@@ -7,12 +7,13 @@ Scene   the tables, the values seen of each column, and what was tried so far
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
+
+import msgspec
 
 from envs.text2sql.procedural_query import Col, Literal, Query, parse, resolved
 from store.rows import Json
@@ -20,6 +21,8 @@ from store.rows import Json
 TABLE = re.compile(r"(?:CREATE\s+TABLE\s+)?[\"`\[]?(\w+)[\"`\]]?\s*\(", re.IGNORECASE)
 REFERENCE = re.compile(r"REFERENCES\s+[\"`\[]?(\w+)[\"`\]]?\s*\(\s*[\"`\[]?(\w+)", re.IGNORECASE)
 NUMERIC = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC")
+NAMES = ("name", "title")
+"""Columns that name a row, for all that is known of a table not looked at yet."""
 DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 CONSTRAINTS = ("PRIMARY", "FOREIGN", "UNIQUE", "CHECK", "CONSTRAINT")
 
@@ -33,9 +36,6 @@ class Table:
     """Columns of the primary key."""
     links: tuple[tuple[str, str, str], ...] = ()
     """Foreign keys: (column, referenced table, referenced column)."""
-    unique: frozenset[str] = frozenset()
-    """Columns declared UNIQUE: they name a row."""
-    nullable: frozenset[str] = frozenset()
 
     @property
     def plain(self) -> list[str]:
@@ -56,7 +56,12 @@ class Seen:
     @property
     def useful(self) -> bool:
         """It answered with something: rows, and not a lone NULL or zero."""
-        return not self.failed and bool(self.rows) and self.rows not in ([[None]], [[0]])
+        return any(cell not in (None, 0) for row in self.rows for cell in row)
+
+    @property
+    def robust(self) -> bool:
+        """Likely to answer on other data too: several rows, or one number over all of them."""
+        return len(self.rows) > 2 or len(self.rows) == len(self.columns) == 1
 
 
 @dataclass(frozen=True)
@@ -69,24 +74,22 @@ class Scene:
         """Values seen of each column in whole-table samples, NULL left out, in the order seen."""
         found: dict[Col, list[Literal]] = {}
         for seen in self.samples:
-            table = sampled(seen.sql)
             for position, name in enumerate(seen.columns):
-                cells = [row[position] for row in seen.rows if len(row) > position]
-                found.setdefault(Col(table or "", name), []).extend(
-                    self._typed(table or "", name, cell) for cell in cells if cell is not None
-                )
+                cells = [row[position] for row in seen.rows]
+                known = [cell for cell in cells if isinstance(cell, str | int | float) and "..." not in str(cell)]
+                found.setdefault(Col(sampled(seen.sql) or "", name), []).extend(known)
         return found
 
-    def _typed(self, table: str, column: str, cell: Any) -> Literal:
-        """The cell as the declared type has it; text tables write every cell as text."""
-        known = self.tables.get(table)
-        kind = known.types.get(column, "").upper() if known else ""
-        if isinstance(cell, str) and kind.startswith(NUMERIC):
-            try:
-                return int(cell) if re.fullmatch(r"-?\d+", cell) else float(cell)
-            except ValueError:
-                return cell
-        return cell if isinstance(cell, str | int | float) else str(cell)
+    @cached_property
+    def nulls(self) -> list[Col]:
+        """Columns in which a sample showed NULL."""
+        found = [
+            Col(sampled(seen.sql) or "", name)
+            for seen in self.samples
+            for position, name in enumerate(seen.columns)
+            if any(row[position] is None for row in seen.rows)
+        ]
+        return list(dict.fromkeys(found))
 
     @cached_property
     def samples(self) -> list[Seen]:
@@ -112,10 +115,10 @@ class Scene:
 
     def repeats(self, col: Col) -> bool:
         """Several rows share its values: a category, good to filter or group by."""
-        if col.name in self.tables[col.table].unique:
-            return False
         values = self.values.get(col, [])
-        return len(set(values)) <= 0.7 * len(values) if values else not self.is_numeric(col)
+        if not values:
+            return not self.is_numeric(col) and col.name.lower() not in NAMES
+        return len(set(values)) <= 0.7 * len(values)
 
     def labels(self, table: str) -> list[Col]:
         """Columns to show: what names a row or says a fact of it."""
@@ -141,12 +144,25 @@ class Scene:
 def read(view: Json) -> Scene:
     """The scene of a view (envs/protocols.py, Explorer)."""
     log = [entry for entry in view.get("log") or [] if isinstance(entry, dict)]
-    text = str(view.get("world") or "")
-    tables = {table.name: table for table in tables_of(text)}
+    tables = {table.name: table for table in tables_of(str(view.get("world") or ""))}
     for entry in log:
-        if entry.get("name") == "describe_table" and not entry.get("failed"):
-            tables |= {table.name: table for table in tables_of(str(entry.get("observation") or ""))}
+        described = _described(entry) if entry.get("name") == "describe_table" else None
+        tables |= {described.name: described} if described else {}
     return Scene(tables=tables, seen=list(_answers(log)))
+
+
+def _described(entry: Json) -> Table | None:
+    """The table that an answer of describe_table tells of."""
+    answer = _json(str(entry.get("observation") or ""))
+    if not isinstance(answer, dict) or not {"table", "columns"} <= set(answer):
+        return None
+    references = {link["column"]: link["references"].split(".") for link in answer.get("foreign_keys") or []}
+    return Table(
+        name=answer["table"],
+        types={column["name"]: column["type"] for column in answer["columns"]},
+        keys=frozenset(answer.get("primary_key") or []),
+        links=tuple((column, parent, key) for column, (parent, key) in references.items()),
+    )
 
 
 def _answers(log: list[Json]) -> Iterator[Seen]:
@@ -193,46 +209,40 @@ def _inside(text: str, start: int) -> tuple[str, int]:
 def _table(name: str, body: str) -> Table:
     types: dict[str, str] = {}
     keys: set[str] = set()
-    unique: set[str] = set()
-    nullable: set[str] = set()
     links: list[tuple[str, str, str]] = []
     for part in re.split(r",(?![^(]*\))", body):
-        words = part.strip().strip('"`[]').split()
+        words = part.split()
         if not words:
             continue
-        upper, reference = part.upper(), REFERENCE.search(part)
+        reference = REFERENCE.search(part)
+        named = re.findall(r"\w+", part[part.find("(") : part.find(")") + 1])
         if words[0].upper().split("(")[0] in CONSTRAINTS:
-            named = re.findall(r"\w+", part[part.find("(") : part.find(")") + 1])
-            keys |= set(named) if "PRIMARY" in upper else set()
+            keys |= set(named) if "PRIMARY" in part.upper() else set()
             links += [(named[0], reference.group(1), reference.group(2))] if reference and named else []
             continue
         column = words[0].strip('"`[]')
         types[column] = words[1] if len(words) > 1 else "TEXT"
-        keys |= {column} if "PRIMARY KEY" in upper else set()
-        unique |= {column} if "UNIQUE" in upper else set()
-        nullable |= set() if "NOT NULL" in upper or "PRIMARY KEY" in upper else {column}
+        keys |= {column} if "PRIMARY KEY" in part.upper() else set()
         links += [(column, reference.group(1), reference.group(2))] if reference else []
-    return Table(name, types, frozenset(keys), tuple(links), frozenset(unique), frozenset(nullable))
+    return Table(name, types, frozenset(keys), tuple(links))
 
 
 def rows_of(observation: str) -> tuple[list[str], list[list[Any]]] | None:
-    """Columns and rows of a query's answer, from JSON or a text table; None if it is neither."""
-    try:
-        answer = json.loads(observation)
-    except ValueError:
-        return _text_rows(observation)
-    if isinstance(answer, dict) and isinstance(answer.get("rows"), list):
-        return [str(name) for name in answer.get("columns") or []], [list(row) for row in answer["rows"]]
-    return None
-
-
-def _text_rows(text: str) -> tuple[list[str], list[list[Any]]] | None:
-    lines = [line for line in text.splitlines() if line.strip() and not re.fullmatch(r"[-+| ]+", line)]
-    if not lines or lines[0].lower().startswith(("error", "sqlerror")):
+    """Columns and rows of a query's answer {"columns", "rows"}; None if it is no such thing."""
+    answer = _json(observation)
+    columns, rows = (answer.get("columns"), answer.get("rows")) if isinstance(answer, dict) else (None, None)
+    if not isinstance(columns, list) or not isinstance(rows, list):
         return None
-    cells = [[cell.strip() for cell in line.split("|")] for line in lines]
-    width = len(cells[0])
-    return cells[0], [[None if c in ("NULL", "None") else c for c in row] for row in cells[1:] if len(row) == width]
+    if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
+        return None
+    return [str(name) for name in columns], rows
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
 
 
 def understood(sql: str, tables: dict[str, Table]) -> Query | None:
