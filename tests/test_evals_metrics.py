@@ -1,0 +1,34 @@
+"""Means with 95 % intervals."""
+
+from __future__ import annotations
+
+import pytest
+
+from evals.metrics import interval
+
+
+def test_binary_values_get_wilsons_interval() -> None:
+    """Wilson 1927 for 8 of 10: 0.4902 to 0.9433."""
+    found = interval([1.0] * 8 + [0.0] * 2)
+    assert (found.n, found.value) == (10, 0.8)
+    assert (found.low, found.high) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+
+
+def test_all_right_is_not_certain() -> None:
+    found = interval([1.0] * 20)
+    assert found.value == found.high == 1.0
+    assert found.low == pytest.approx(0.8389, abs=1e-4)
+
+
+def test_means_of_groups_are_bootstrapped_and_reproducible() -> None:
+    values = [0.0, 0.25, 0.5, 0.75, 1.0] * 10
+    found = interval(values)
+    assert found == interval(values)
+    assert found.value == 0.5
+    assert found.low < 0.5 < found.high
+    assert found.high - found.low == pytest.approx(2 * 1.96 * 0.3536 / 50**0.5, rel=0.15)
+
+
+def test_nothing_scored_says_nothing() -> None:
+    found = interval([])
+    assert (found.n, found.low, found.high) == (0, 0.0, 1.0)
