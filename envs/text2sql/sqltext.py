@@ -5,6 +5,7 @@
     structure       the skeleton: names become `_`, literals `?`, so questions of one shape share it
     canonical       one spelling for statements that differ only in case, spacing, aliases
     difficulty      a weighted count of clauses
+    settled         what must have the same result if the statement's own is no accident
     cte_expansion   how many SELECTs its WITH clauses unfold to
 
 All of them are total: any text goes in and none raises. Text that is not one SELECT (or WITH ... SELECT) has the
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -239,15 +241,44 @@ def _expansion(tree: exp.Expr) -> int:
     return size(tree)
 
 
-def order_probes(sql: str, columns: int) -> list[str]:
-    """The statement with its ties broken in two opposite ways, by all `columns` of its result, ascending and
-    descending; [] if it orders nothing. Both give the statement's own result just if it leaves no tie open."""
-    if not ordered(sql):
+def settled(sql: str, columns: int) -> list[str]:
+    """The statement with every choice that it leaves to SQLite made in two opposite ways: ties of an ORDER BY are
+    broken by all columns of the result (`columns` at the top), up and down; a column that is neither grouped nor aggregated in a grouped
+    SELECT becomes its smallest and its greatest value. [] if it leaves none. If both, and the statement itself, have
+    one result, then nothing in it was left open."""
+    return [
+        text for text in (_total(sql, "", partial(_settle, columns=columns, up=up)) for up in (True, False)) if text
+    ]
+
+
+def _settle(tree: exp.Query, columns: int, up: bool) -> str:
+    _unify(tree)
+    bare = [column for select in tree.find_all(exp.Select) for column in _bare_columns(select)]
+    for column in bare:
+        column.replace((exp.Min if up else exp.Max)(this=column.copy()))
+    orders = [(query, query.args["order"]) for query in tree.find_all(exp.Query) if query.args.get("order")]
+    for query, order in orders:
+        width = columns if query is tree else len(query.selects)
+        keys = [exp.Ordered(this=exp.Literal.number(n), desc=not up, nulls_first=up) for n in range(1, width + 1)]
+        order.set("expressions", order.expressions + keys)
+    return str(tree.sql("sqlite")) if bare or orders else ""
+
+
+def _bare_columns(select: exp.Select) -> list[exp.Column]:
+    """Columns of a grouped or aggregated SELECT that have many values in a group, of which SQLite takes any."""
+    group = select.args.get("group")
+    parts = [*select.expressions, *(select.args[key] for key in ("having", "order") if select.args.get(key))]
+    if not group and not any(_inside(part, exp.AggFunc) for part in parts):
         return []
-    return [_total(sql, sql, partial(_break_ties, columns=columns, desc=desc)) for desc in (False, True)]
+    grouped = {_name(key) for key in group.expressions} if group else set()
+    return [column for part in parts for column in _inside(part, exp.Column) if _name(column) not in grouped]
 
 
-def _break_ties(tree: exp.Query, columns: int, desc: bool) -> str:
-    keys = [exp.Ordered(this=exp.Literal.number(n), desc=desc, nulls_first=not desc) for n in range(1, columns + 1)]
-    tree.args["order"].set("expressions", tree.args["order"].expressions + keys)
-    return str(tree.sql("sqlite"))
+def _inside(part: exp.Expr, kind: type) -> list[Any]:
+    """Nodes of a kind in a clause, not those inside an aggregate, a window or a nested query."""
+    closed = (exp.AggFunc, exp.Window, exp.Query)
+    return [node for node in part.walk(prune=lambda n: isinstance(n, closed)) if isinstance(node, kind)]
+
+
+def _name(node: exp.Expr) -> str:
+    return node.name.lower() if isinstance(node, exp.Column) else str(node.sql("sqlite")).lower()
