@@ -17,10 +17,12 @@ import random
 
 from envs.text2sql import sqltext
 from envs.text2sql.procedural_fill import fill
-from envs.text2sql.procedural_grammar import harder, holding, holds, loosened, skeleton, tokens
+from envs.text2sql.procedural_grammar import harder, holding, holds, skeleton, tokens
 from envs.text2sql.procedural_having import profile, thresholds
+from envs.text2sql.procedural_parse import parse
 from envs.text2sql.procedural_phrase import phrase
-from envs.text2sql.procedural_query import Query, levels, parse, render
+from envs.text2sql.procedural_query import Query, levels, render
+from envs.text2sql.procedural_repair import repaired
 from envs.text2sql.procedural_scene import Scene, read, understood
 from store.rows import Json
 
@@ -64,7 +66,7 @@ class ProceduralExplorer:
     def repair(self, view: Json, draft: Json, problem: str, rng: random.Random) -> Json | None:
         scene = read(view)
         query = understood(str(draft.get("reference")), scene.tables)
-        better = loosened(query, problem.partition(":")[0], rng) if query else None
+        better = repaired(query, problem.partition(":")[0], scene.tables) if query else None
         if better is None:
             return None
         return {"user_turns": [phrase(better, scene.tables, rng)], "reference": render(better)}

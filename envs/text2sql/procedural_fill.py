@@ -252,7 +252,7 @@ class _Filler:
         names = [col for col in self.names(route) if col.table == route.root]
         if keys:
             return names
-        measures = [col for col in self.scene.ordered(route.root) if not self.scene.repeats(col)]
+        measures = [col for col in self.scene.ordered(route.root) if self.scene.unique(col)]
         return measures or [col for col in names if col in shown] or (shown if len(shown) == 1 else [])
 
     def limit(self, skeleton: Query) -> int | None:
@@ -263,12 +263,10 @@ class _Filler:
     def where(self, skeleton: Query, query: Query, route: Route) -> tuple[Cond, ...]:
         conds: list[Cond] = []
         for wanted in skeleton.where:
-            same = conds[0].left if conds and skeleton.either and conds[0].op == wanted.op else None
-            for _ in range(8):
-                cond = self.cond(wanted, query, route, same if self.rng.random() < 0.7 else None)
-                if cond not in conds:
-                    break
-            conds.append(cond)
+            alike = bool(conds) and skeleton.either and conds[0].op == wanted.op
+            same = conds[0].left if alike and self.rng.random() < 0.7 else None
+            tries = (self.cond(wanted, query, route, same) for _ in range(8))
+            conds.append(self.choose([cond for cond in tries if cond not in conds]))
         return tuple(conds)
 
     def cond(self, wanted: Cond, query: Query, route: Route, same: Expr | None) -> Cond:

@@ -3,7 +3,6 @@
     skeleton      unguided: one of BASES, grown by zero to two steps
     harder        a skeleton with one step more
     holding       a skeleton whose action tokens hold a pattern (signal `rare`)
-    loosened      a filled query that came out empty, repaired
 
 A skeleton is a Query whose names are `_` and whose literals are holes. Bases and steps are written as SQL with `?`, so
 the grammar reads like what it makes. Weights favour short one-table and one-join statements: a small policy learns
@@ -17,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from envs.text2sql.procedural_query import HOLE, UNKNOWN, Agg, Col, Cond, Join, Order, Query, parse, render
+from envs.text2sql.procedural_parse import parse
+from envs.text2sql.procedural_query import HOLE, UNKNOWN, Agg, Col, Cond, Join, Order, Query, render
 from envs.text2sql.sqltext import action_tokens
 
 ANY = Col(UNKNOWN, UNKNOWN)
@@ -188,28 +188,6 @@ def skeleton(rng: random.Random, easy: float = 0.6) -> Query:
     while rng.random() > easy:
         query, easy = harder(query, rng), easy + 0.3
     return query
-
-
-OPPOSITE = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "=": "!="}
-TOO_LITTLE = ("empty_result", "same_result", "noop_passes")
-
-
-def loosened(query: Query, reason: str, rng: random.Random) -> Query | None:
-    """A filled query changed so that more rows answer it, with no new value; None if that would not help.
-
-    Too little came out: the last of several conditions goes, or the only one is turned round. The order was left
-    open: the limit goes, and with it what hung on ties; or nothing can be done.
-    """
-    if reason == "order_dependent" and query.limit is not None and not query.combined:
-        return replace(query, limit=None, order=()) if not query.group else replace(query, limit=None)
-    if reason not in TOO_LITTLE or not query.where or query.combined:
-        return None
-    if len(query.where) > 1:
-        return replace(query, where=query.where[:-1], either=False)
-    only = query.where[0]
-    if only.op not in OPPOSITE or any(isinstance(operand, Query) for operand in only.right):
-        return None
-    return replace(query, where=(replace(only, op=OPPOSITE[only.op]),))
 
 
 # ---------------------------------------------------------------- patterns of action tokens

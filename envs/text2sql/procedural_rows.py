@@ -198,7 +198,7 @@ class Rows:
         return any((child.name, key.table, key.name) in self.tables[child.table].links for child, key in pairs)
 
     def _member(self, cond: Cond, left: Col, item: Col, there: Rows) -> str:
-        """Membership along a foreign key: `whose author is ...` of a child, `who have at least one book` of a parent."""
+        """Membership along a foreign key: `whose author is` of a child, `who have at least one book` of a parent."""
         negated = cond.op.startswith("NOT") or cond.op == "!="
         if any(name == left.name for name, _, _ in self.tables[left.table].links):
             inside = there.text() if there.query.where or there.query.joins else f"any of the {there.noun}"

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from envs.text2sql.procedural_query import Col, Literal, Query, parse, resolved
+from envs.text2sql.procedural_parse import parse
+from envs.text2sql.procedural_query import Col, Literal, Query, resolved
 from store.rows import Json
 
 TABLE = re.compile(r"(?:CREATE\s+TABLE\s+)?[\"`\[]?(\w+)[\"`\]]?\s*\(", re.IGNORECASE)
@@ -119,6 +120,11 @@ class Scene:
         if not values:
             return not self.is_numeric(col) and col.name.lower() not in NAMES
         return len(set(values)) <= 0.7 * len(values)
+
+    def unique(self, col: Col) -> bool:
+        """No value was seen twice: sorting by it leaves no ties."""
+        values = self.values.get(col, [])
+        return len(values) > 4 and len(set(values)) == len(values)
 
     def labels(self, table: str) -> list[Col]:
         """Columns to show: what names a row or says a fact of it."""
