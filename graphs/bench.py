@@ -22,6 +22,7 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 
+from envs.errors import InfraError
 from graphs.model import BudgetSpent
 from graphs.resources import Resources
 from graphs.sessions import SESSIONS
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 2
 """Runs of one graph before a failure of ours becomes a row."""
 STOP_POLL_S = 0.1
+FLOOR_AFTER = 8
+"""Failed jobs until a phase may be given up."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -73,10 +76,26 @@ class Ended:
 
 
 @dataclass(kw_only=True, slots=True)
+class Floor:
+    """Ends a phase whose jobs mostly fail for our own faults: a dead model must not look like a quiet round."""
+
+    ended: int = 0
+    failed: int = 0
+
+    def note(self, ended: Ended) -> None:
+        """InfraError once at least `FLOOR_AFTER` jobs, and more than half of all, have failed."""
+        self.ended += 1
+        self.failed += ended.error is not None
+        if self.failed >= FLOOR_AFTER and self.failed * 2 > self.ended:
+            raise InfraError(f"{self.failed} of {self.ended} failed, the last with: {ended.error}")
+
+
+@dataclass(kw_only=True, slots=True)
 class Bench:
     """One compiled graph with its checkpointer; plays threads until it is stopped."""
 
     graph: CompiledStateGraph[Any, Any, Any, Any]
+    saver: AsyncSqliteSaver
     resources: Resources
     stop: Stop | None
     controls: set[RunControl] = field(default_factory=set)
@@ -103,6 +122,10 @@ class Bench:
             return None
         finally:
             await SESSIONS.drop(thread)
+
+    async def forget(self, thread: str) -> None:
+        """Delete the thread's checkpoints: its rows are written, nothing is left to resume."""
+        await self.saver.adelete_thread(thread)
 
     async def _invoke(self, config: RunnableConfig, given: ActState) -> Any:
         if self.stop and self.stop.is_set():
@@ -135,7 +158,7 @@ async def bench(
         saver = AsyncSqliteSaver(connection)
         await saver.setup()
         await connection.execute("PRAGMA synchronous=NORMAL")  # WAL: a killed process loses nothing
-        made = Bench(graph=builder.compile(checkpointer=saver), resources=resources, stop=stop)
+        made = Bench(graph=builder.compile(checkpointer=saver), saver=saver, resources=resources, stop=stop)
         watcher = asyncio.create_task(made.watch())
         try:
             yield made

@@ -88,16 +88,18 @@ def chat_model(spec: str, settings: ModelSettings, *, env: str, seed: int) -> Ba
 
 def _litellm(name: str, settings: ModelSettings, seed: int) -> BaseChatModel:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import goes to the network
+    import litellm
     from langchain_litellm import ChatLiteLLM
 
+    litellm.suppress_debug_info = True  # it prints to stdout, where --json goes
     return ChatLiteLLM(
         model=name,
         api_base=settings.api_base,
         temperature=settings.temperature,
         max_tokens=settings.max_tokens,
         request_timeout=settings.timeout_s,
-        max_retries=0,  # its retries ignore Retry-After and repeat refused requests; `call` retries
-        model_kwargs={"seed": seed, "drop_params": True},
+        max_retries=0,  # LangChain's retries ...
+        model_kwargs={"seed": seed, "drop_params": True, "max_retries": 0},  # ... and the client's: only `call` retries
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from envs.protocols import Env
+from envs.rollout import action_text
 from graphs.acting import spent_so_far
 from graphs.state import ActState, Entry, ExploreJob, ExploreState, ValidateState
 from store.rows import (
@@ -171,7 +172,7 @@ def _episode(
 
 
 def _step(env: Env, trajectory: str, index: int, entry: Entry) -> Step:
-    action = msgspec.json.encode([{"name": entry["name"], "args": entry["args"]}]).decode()
+    action = action_text({"tool_calls": [{"name": entry["name"], "args": entry["args"]}]})
     return Step(
         trajectory_id=trajectory,
         index=index,

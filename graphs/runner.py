@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envs.protocols import Env, Report
 from graphs import explore, rows, validate
-from graphs.bench import Stop, bench, in_order
+from graphs.bench import Floor, Stop, bench, in_order
 from graphs.known import Known
 from graphs.model import Budget, ModelFactory, ModelSettings
 from graphs.resources import Resources, model_factory
@@ -54,7 +54,8 @@ async def explore_all(
     """Run the jobs whose exploration id is not in `done`; the new Exploration rows, in job order.
 
     `model` is a spec; `factory` builds the models in its place. Stops early, without an error, on `stop` and when the
-    budget is spent: what is unfinished goes on at the next call. UsageError for a world that is not trained on.
+    budget is spent: what is unfinished goes on at the next call. UsageError for a world that is not trained on;
+    InfraError when most explorations fail for our own faults.
     """
     _only_train_worlds(env, jobs)
     todo = [job for job in jobs if job.id not in done]
@@ -62,6 +63,7 @@ async def explore_all(
     calls = calls or ModelSettings()
     given = _resources(env, model, factory, calls, Known(env), settings or ExploreSettings(), ValidateSettings())
     found: list[Exploration] = []
+    floor = Floor()
     async with bench(explore.builder, given, checkpoints, stop) as at:
         plays = in_order(todo, lambda job: at.play(job.id, _explore_input(job, seed)), calls.concurrency)
         async with aclosing(plays) as results:
@@ -70,6 +72,8 @@ async def explore_all(
                     break
                 exploration, batch = rows.explored(source, job, ended.state, ended.error)
                 append(batch)
+                await at.forget(job.id)
+                floor.note(ended)
                 found.append(exploration)
                 if report:
                     report("explore", len(found), len(todo))
@@ -118,6 +122,7 @@ async def validate_all(
     queue = Known(env, known, held_out, [candidate.id for candidate in candidates])
     given = _resources(env, model, factory, calls, queue, ExploreSettings(), settings or ValidateSettings())
     verdicts: list[Verdict] = []
+    floor = Floor()
     async with bench(validate.builder, given, checkpoints, stop) as at:
         plays = in_order(candidates, lambda one: at.play(one.id, _validate_input(one, seed)), calls.concurrency)
         async with aclosing(plays) as results:
@@ -126,6 +131,8 @@ async def validate_all(
                     break
                 verdict, batch = rows.validated(source, candidate, t, _seed(candidate, seed), ended.state, ended.error)
                 append(batch)
+                await at.forget(candidate.id)
+                floor.note(ended)
                 queue.decided(candidate.id, [row for row in batch if isinstance(row, Task)])
                 verdicts.append(verdict)
                 if report:
