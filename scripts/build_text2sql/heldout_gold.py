@@ -22,8 +22,8 @@ What is the total number of pages of all books?
     SELECT SUM(pages) FROM book
 How many different members have borrowed at least one book?
     SELECT COUNT(DISTINCT member_id) FROM loan
-Find the titles of History books that have more than 400 pages.
-    SELECT title FROM book WHERE genre = 'History' AND pages > 400
+Find the titles of History books that have more than 440 pages.
+    SELECT title FROM book WHERE genre = 'History' AND pages > 440
 Give the name and the city of all members over 70.
     SELECT name, city FROM member WHERE age > 70
 List the members whose name begins with Kira.
@@ -64,8 +64,8 @@ How many doctors practise in Lisbon?
     SELECT COUNT(*) FROM doctor WHERE city = 'Lisbon'
 List the names of patients aged 80 or more.
     SELECT name FROM patient WHERE age >= 80
-Which drugs cost less than 30? Show the names.
-    SELECT name FROM drug WHERE price < 30
+Which drugs cost less than 25? Show the names.
+    SELECT name FROM drug WHERE price < 25
 What was the most expensive visit of 2022? Just the cost.
     SELECT MAX(cost) FROM visit WHERE year = 2022
 How many visits took place in each year?
@@ -139,9 +139,9 @@ What is the sum of all product prices?
     SELECT SUM(price) FROM product
 How many purchases did Iris Kim make?
     SELECT COUNT(*) FROM purchase JOIN customer ON customer.id = purchase.customer_id WHERE customer.name = 'Iris Kim'
-In which years did customers older than 75 buy something? List each year once.
+In which years did customers older than 73 buy something? List each year once.
     SELECT DISTINCT purchase.year FROM purchase JOIN customer ON customer.id = purchase.customer_id
-    WHERE customer.age > 75
+    WHERE customer.age > 73
 In what quantity were Sport products bought on average, over all items?
     SELECT AVG(item.quantity) FROM item JOIN product ON product.id = item.product_id
     WHERE product.category = 'Sport'
@@ -184,8 +184,8 @@ Count the courses that are worth 6 credits.
     SELECT COUNT(*) FROM course WHERE credits = 6
 Give the names of all students from Ghent.
     SELECT name FROM student WHERE city = 'Ghent'
-Which teachers earn more than 65000? Names only.
-    SELECT name FROM teacher WHERE salary > 65000
+Which teachers earn more than 64000? Names only.
+    SELECT name FROM teacher WHERE salary > 64000
 What do Biology teachers earn on average?
     SELECT AVG(salary) FROM teacher WHERE subject = 'Biology'
 How many students come from each city?
@@ -205,7 +205,7 @@ Which courses does Kira Evans teach? Show title and credits.
     WHERE teacher.name = 'Kira Evans'
 What is the average score of the students from Lyon?
     SELECT AVG(grade.score) FROM grade JOIN student ON student.id = grade.student_id WHERE student.city = 'Lyon'
-How many courses does each subject have? Show the teacher's subject and the number of courses.
+How many courses does each subject have? Show the teacher's subject and the number, only where there are any.
     SELECT teacher.subject, COUNT(*) FROM course JOIN teacher ON teacher.id = course.teacher_id
     GROUP BY teacher.subject
 Which courses have nobody enrolled? Give the titles of courses without any grade entry.
@@ -226,8 +226,8 @@ How many students failed at least once, that is, scored under 50?
 For each teacher who gives courses, show the name and the total credits of those courses.
     SELECT teacher.name, SUM(course.credits) FROM course JOIN teacher ON teacher.id = course.teacher_id
     GROUP BY teacher.name
-Which subjects pay at least one teacher more than 70000? List each subject once.
-    SELECT DISTINCT subject FROM teacher WHERE salary > 70000
+Which subjects pay at least one teacher more than 66000? List each subject once.
+    SELECT DISTINCT subject FROM teacher WHERE salary > 66000
 Which names are shared by a teacher and a student?
     SELECT name FROM teacher INTERSECT SELECT name FROM student
 Rank the subjects by their highest salary, the highest first. Show subject and highest salary.
@@ -243,8 +243,8 @@ What position does Vera Grant play?
     SELECT position FROM player WHERE name = 'Vera Grant'
 How many teams are based in Ghent?
     SELECT COUNT(*) FROM team WHERE city = 'Ghent'
-List the names of the teams with a budget above 700.
-    SELECT name FROM team WHERE budget > 700
+List the names of the teams with a budget above 650.
+    SELECT name FROM team WHERE budget > 650
 Give the names of all players older than 36.
     SELECT name FROM player WHERE age > 36
 How many players are there in each position?
@@ -259,8 +259,8 @@ How many Keepers are older than 30?
     SELECT COUNT(*) FROM player WHERE position = 'Keeper' AND age > 30
 Show name and city of every team, sorted by name.
     SELECT name, city FROM team ORDER BY name
-How many games drew more than 50000 fans?
-    SELECT COUNT(*) FROM game WHERE fans > 50000
+How many games drew more than 46000 fans?
+    SELECT COUNT(*) FROM game WHERE fans > 46000
 How many players does the team Knights have?
     SELECT COUNT(*) FROM player JOIN team ON team.id = player.team_id WHERE team.name = 'Knights'
 Give the name and age of the players of the Comets.
@@ -298,7 +298,7 @@ Name the teams with a budget higher than every team from Turin.
     "company": """
 In which city is the Research department?
     SELECT city FROM dept WHERE name = 'Research'
-How many projects started in 2023? Use the year of the project.
+How many projects are from 2023?
     SELECT COUNT(*) FROM project WHERE year = 2023
 List the names of the employees who earn less than 25000.
     SELECT name FROM employee WHERE salary < 25000
@@ -349,8 +349,8 @@ Which employees work on both Horizon and Meteor? Give the names.
     JOIN project ON project.id = work.project_id WHERE project.title = 'Horizon')
     AND id IN (SELECT work.employee_id FROM work JOIN project ON project.id = work.project_id
     WHERE project.title = 'Meteor')
-Sort the employees into bands: show for salaries under 40000 the word low and otherwise high, with the number in each.
-    SELECT CASE WHEN salary < 40000 THEN 'low' ELSE 'high' END, COUNT(*) FROM employee
-    GROUP BY CASE WHEN salary < 40000 THEN 'low' ELSE 'high' END
+Count the employees in two bands, low for salaries under 36500 and high for the rest. Show band and number.
+    SELECT CASE WHEN salary < 36500 THEN 'low' ELSE 'high' END, COUNT(*) FROM employee
+    GROUP BY CASE WHEN salary < 36500 THEN 'low' ELSE 'high' END
 """,
 }

@@ -43,9 +43,9 @@ Which guests stayed for more than 25 nights in total? Give name and nights.
     GROUP BY guest.name HAVING SUM(stay.nights) > 25
 Which hotels have more than 4 rooms? Names only.
     SELECT hotel.name FROM room JOIN hotel ON hotel.id = room.hotel_id GROUP BY hotel.name HAVING COUNT(*) > 4
-Which hotels have a Suite that costs less than 200? List each hotel's name once.
+Which hotels have a Suite that costs less than 190? List each hotel's name once.
     SELECT DISTINCT hotel.name FROM room JOIN hotel ON hotel.id = room.hotel_id
-    WHERE room.kind = 'Suite' AND room.price < 200
+    WHERE room.kind = 'Suite' AND room.price < 190
 How many rooms cost more than the average room?
     SELECT COUNT(*) FROM room WHERE price > (SELECT AVG(price) FROM room)
 Which hotels have welcomed guests from France? Each name once.
@@ -72,7 +72,7 @@ How many farms are in the South region?
     SELECT COUNT(*) FROM farm WHERE region = 'South'
 Name the farms that are larger than 400 acres.
     SELECT name FROM farm WHERE acres > 400
-List all crops of the kind Fruit by name.
+What are the names of the crops of the kind Fruit?
     SELECT name FROM crop WHERE kind = 'Fruit'
 What is the average price of the Grain crops?
     SELECT AVG(price) FROM crop WHERE kind = 'Grain'
@@ -82,8 +82,8 @@ Which farm has the most acres? Give the name.
     SELECT name FROM farm ORDER BY acres DESC LIMIT 1
 How many workers have a wage below 1800?
     SELECT COUNT(*) FROM worker WHERE wage < 1800
-Show name and price of the crops that cost more than 250.
-    SELECT name, price FROM crop WHERE price > 250
+Show name and price of the crops that cost more than 240.
+    SELECT name, price FROM crop WHERE price > 240
 What is the total of all wages?
     SELECT SUM(wage) FROM worker
 How many tons were harvested in 2021 altogether?
@@ -135,7 +135,7 @@ When was the band Kestrel founded? Give the year.
     SELECT founded FROM band WHERE name = 'Kestrel'
 How many bands come from Brazil?
     SELECT COUNT(*) FROM band WHERE country = 'Brazil'
-List the bands that were founded after 2000 by name.
+Give the names of the bands that were founded after 2000.
     SELECT name FROM band WHERE founded > 2000
 What are the titles of the albums of 2021?
     SELECT title FROM album WHERE year = 2021

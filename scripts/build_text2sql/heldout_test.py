@@ -66,8 +66,8 @@ How many doctors have the specialty Pediatrics?
     SELECT COUNT(*) FROM doctor WHERE specialty = 'Pediatrics'
 Which patients live in Lyon? Give me their names.
     SELECT name FROM patient WHERE city = 'Lyon'
-Name all the drugs with a price over 100.
-    SELECT name FROM drug WHERE price > 100
+Name all the drugs with a price over 92.
+    SELECT name FROM drug WHERE price > 92
 Find the lowest cost of a visit in 2021.
     SELECT MIN(cost) FROM visit WHERE year = 2021
 How many doctors are there per specialty?
@@ -250,8 +250,8 @@ Where are the Giants based? Give the city.
     SELECT city FROM team WHERE name = 'Giants'
 How many players play as Defender?
     SELECT COUNT(*) FROM player WHERE position = 'Defender'
-Name the teams whose budget is below 300.
-    SELECT name FROM team WHERE budget < 300
+Name the teams whose budget is below 250.
+    SELECT name FROM team WHERE budget < 250
 Show the name and the position of all players older than 37.
     SELECT name, position FROM player WHERE age > 37
 How many teams are there in each city?
@@ -319,8 +319,8 @@ Who are the three lowest paid employees? Show the names, the lowest paid first.
     SELECT name FROM employee ORDER BY salary LIMIT 3
 How many hours were worked on projects overall?
     SELECT SUM(hours) FROM work
-Which projects of 2023 have a budget under 40000? Show the titles.
-    SELECT title FROM project WHERE year = 2023 AND budget < 40000
+Which projects of 2023 have a budget under 45000? Show the titles.
+    SELECT title FROM project WHERE year = 2023 AND budget < 45000
 List all department names with their city in alphabetical order of the name.
     SELECT name, city FROM dept ORDER BY name
 What is the average salary in the Tax department?

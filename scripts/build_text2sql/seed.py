@@ -42,8 +42,8 @@ Show title and pages of the Crime books.
     "clinic": """
 List the names of the doctors whose specialty is Surgery.
     SELECT name FROM doctor WHERE specialty = 'Surgery'
-How many patients are older than 65?
-    SELECT COUNT(*) FROM patient WHERE age > 65
+How many patients are older than 70?
+    SELECT COUNT(*) FROM patient WHERE age > 70
 Show the name and price of every drug.
     SELECT name, price FROM drug
 What did all visits of 2023 cost in total?
@@ -94,8 +94,8 @@ List the five most expensive products by name, most expensive first.
     SELECT name FROM product ORDER BY price DESC LIMIT 5
 What is the average product price in each category? Show category and average.
     SELECT category, AVG(price) FROM product GROUP BY category
-From which cities do customers older than 60 come? List each city once.
-    SELECT DISTINCT city FROM customer WHERE age > 60
+From which cities do customers older than 70 come? List each city once.
+    SELECT DISTINCT city FROM customer WHERE age > 70
 Which customers bought something in 2019? Give each name once.
     SELECT DISTINCT customer.name FROM purchase JOIN customer ON customer.id = purchase.customer_id
     WHERE purchase.year = 2019
@@ -141,7 +141,7 @@ What are the titles of the courses given by Art teachers?
     SELECT course.title FROM course JOIN teacher ON teacher.id = course.teacher_id WHERE teacher.subject = 'Art'
 What is the average score in Basic Rhetoric?
     SELECT AVG(grade.score) FROM grade JOIN course ON course.id = grade.course_id WHERE course.title = 'Basic Rhetoric'
-Show each course title with its average score.
+Show the title and the average score of each course that has grades.
     SELECT course.title, AVG(grade.score) FROM grade JOIN course ON course.id = grade.course_id GROUP BY course.title
 Which teachers give no course? Show their names.
     SELECT name FROM teacher WHERE id NOT IN (SELECT teacher_id FROM course)
