@@ -64,10 +64,10 @@ def _parse(sql: str) -> exp.Query | None:
         return None
     try:
         statements = [tree for tree in sqlglot.parse(sql, read="sqlite") if tree is not None]
-        if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        tree = statements[0] if len(statements) == 1 else None
+        if not isinstance(tree, exp.Select | exp.SetOperation) or not tree.sql("sqlite"):
             return None
-        tree = statements[0]
-        return tree if isinstance(tree, exp.Select | exp.SetOperation) and tree.sql("sqlite") else None
+        return tree if all(select.expressions for select in tree.find_all(exp.Select)) else None
     except Exception:  # a third-party parser over hostile text: RecursionError, IndexError, ... all mean "no SQL"
         return None
 
@@ -242,13 +242,14 @@ def _expansion(tree: exp.Expr) -> int:
 
 
 def settled(sql: str, columns: int) -> list[str]:
-    """The statement with every choice that it leaves to SQLite made in two opposite ways: ties of an ORDER BY are
-    broken by all columns of the result (`columns` at the top), up and down; a column that is neither grouped nor aggregated in a grouped
-    SELECT becomes its smallest and its greatest value. [] if it leaves none. If both, and the statement itself, have
-    one result, then nothing in it was left open."""
-    return [
-        text for text in (_total(sql, "", partial(_settle, columns=columns, up=up)) for up in (True, False)) if text
-    ]
+    """The statement with every choice that it leaves to SQLite made in two opposite ways; [] if it leaves none.
+
+    Ties of an ORDER BY are broken by all columns of the result (`columns` at the top), up and down; a column that is
+    neither grouped nor aggregated in a grouped SELECT becomes its smallest and its greatest value. If both of these
+    and the statement itself have one result, then nothing in it was left open.
+    """
+    both = [_total(sql, "", partial(_settle, columns=columns, up=up)) for up in (True, False)]
+    return [text for text in both if text]
 
 
 def _settle(tree: exp.Query, columns: int, up: bool) -> str:
