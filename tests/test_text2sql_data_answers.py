@@ -31,7 +31,7 @@ def mutants(sql: str) -> Iterator[str]:
         elif isinstance(node, exp.Distinct):
             here.replace(here.expressions[0].copy())
         elif isinstance(node, exp.And):
-            here.replace(here.left.copy())
+            here.replace(here.this.copy())
         elif isinstance(node, exp.EQ) and isinstance(node.expression, exp.Literal):
             here.replace(exp.NEQ(this=here.this.copy(), expression=here.expression.copy()))
         elif type(node) in OTHER_AGGREGATE:

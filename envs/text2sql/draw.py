@@ -18,6 +18,7 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def words(text: str) -> list[str]:
+    """A vocabulary written as a line of text."""
     return text.split()
 
 
@@ -99,7 +100,8 @@ class Draw:
 
     def skewed(self, values: Sequence[T]) -> T:
         """Early values far more often than late ones, so that counts per parent differ clearly."""
-        return values[int(self._random.random() ** 2 * len(values))]
+        at = self._random.random()
+        return values[int(at * at * len(values))]
 
     def parents(self, n: int, ids: Sequence[int], *, cover: bool) -> list[int]:
         """`n` foreign keys, skewed. With `cover` every parent has a child; without, some parents have none."""

@@ -52,18 +52,18 @@ def _value(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, int | float) else value
 
 
-def _parsed(sql: str) -> exp.Expression:
+def _parsed(sql: str) -> exp.Expr:
     return sqlglot.parse_one(sql, dialect="sqlite")
 
 
 def canonical(sql: str) -> str:
-    return _parsed(sql).sql(dialect="sqlite", comments=False).lower()
+    return str(_parsed(sql).sql(dialect="sqlite", comments=False)).lower()
 
 
 def skeleton(sql: str) -> str:
     """The statement with names and values masked. Shares no code with the environment's `structure`."""
 
-    def mask(node: exp.Expression) -> exp.Expression:
+    def mask(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
             return exp.column("c")
         if isinstance(node, exp.Table):

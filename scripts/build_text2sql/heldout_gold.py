@@ -26,7 +26,7 @@ Find the titles of History books that have more than 440 pages.
     SELECT title FROM book WHERE genre = 'History' AND pages > 440
 Give the name and the city of all members over 70.
     SELECT name, city FROM member WHERE age > 70
-List the members whose name begins with Kira.
+Give the names of the members whose name begins with Kira.
     SELECT name FROM member WHERE name LIKE 'Kira%'
 Which authors have written 5 or more books? Show their names.
     SELECT author.name FROM book JOIN author ON author.id = book.author_id GROUP BY author.name HAVING COUNT(*) >= 5
@@ -342,7 +342,7 @@ On which project were the most hours worked? Give its title.
     GROUP BY project.title ORDER BY SUM(work.hours) DESC LIMIT 1
 How many employees work on at least 4 projects?
     SELECT COUNT(*) FROM (SELECT employee_id FROM work GROUP BY employee_id HAVING COUNT(*) >= 4)
-List the departments whose name starts with P, in alphabetical order.
+List the names of the departments that start with P, in alphabetical order.
     SELECT name FROM dept WHERE name LIKE 'P%' ORDER BY name
 Which employees work on both Horizon and Meteor? Give the names.
     SELECT name FROM employee WHERE id IN (SELECT work.employee_id FROM work

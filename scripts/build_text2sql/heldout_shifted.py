@@ -100,7 +100,7 @@ How many workers work on farms in the North region?
     SELECT COUNT(*) FROM worker JOIN farm ON farm.id = worker.farm_id WHERE farm.region = 'North'
 What was the largest harvest of Wheat, in tons?
     SELECT MAX(harvest.tons) FROM harvest JOIN crop ON crop.id = harvest.crop_id WHERE crop.name = 'Wheat'
-Show each crop that was harvested with the total tons.
+Show the name of each crop that was harvested with its total tons.
     SELECT crop.name, SUM(harvest.tons) FROM harvest JOIN crop ON crop.id = harvest.crop_id GROUP BY crop.name
 Which farms employ nobody? List their names.
     SELECT name FROM farm WHERE id NOT IN (SELECT farm_id FROM worker)
@@ -121,7 +121,7 @@ How many tons of Vegetable crops were harvested each year? Show year and tons.
 Which crop brought in the most money over all years, counting tons times price? Give its name.
     SELECT crop.name FROM harvest JOIN crop ON crop.id = harvest.crop_id
     GROUP BY crop.name ORDER BY SUM(harvest.tons * crop.price) DESC LIMIT 1
-List all farms with their number of workers, including farms with no workers, by name of the farm.
+List the names of all farms with their number of workers, also farms with none, sorted by name.
     SELECT farm.name, COUNT(worker.id) FROM farm LEFT JOIN worker ON worker.farm_id = farm.id
     GROUP BY farm.name ORDER BY farm.name
 Which farms are larger than the average farm of their own region? Show name and region.
@@ -166,7 +166,7 @@ How many concerts did the band Velvet give?
 What are the titles and lengths in seconds of the songs on the album Gentle Harbor?
     SELECT song.title, song.seconds FROM song JOIN album ON album.id = song.album_id
     WHERE album.title = 'Gentle Harbor'
-Show each band that has an album together with its number of albums.
+Show the name of each band that has an album, with its number of albums.
     SELECT band.name, COUNT(*) FROM album JOIN band ON band.id = album.band_id GROUP BY band.name
 Which bands have not released any album? List the names.
     SELECT name FROM band WHERE id NOT IN (SELECT band_id FROM album)
