@@ -158,8 +158,8 @@ CLAUSES = set(
     sqltext.action_tokens("SELECT a FROM t JOIN u ON 1 WHERE (SELECT 1) GROUP BY a HAVING a ORDER BY a LIMIT 1")
 )
 WORDS = """
-    SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT UNION JOIN ON AS WITH ( ) ) , . * ' " ` ; -- /* */ = < IN NOT NULL CASE
-    WHEN THEN END city name a 1 -1 1e999 COUNT( MAX( x'ff' ? :a @b [ ] || é ``` OVER PARTITION SELECT FROM
+    SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT UNION JOIN ON AS WITH ( ) ) , . * ' " ` ; -- /* */ = < IN NOT NULL
+    CASE WHEN THEN END city name a 1 -1 1e999 COUNT( MAX( x'ff' ? :a @b [ ] || é ``` OVER PARTITION SELECT FROM
 """
 HOSTILE = st.sampled_from([*WORDS.split(), "\x00", "\ud800"])
 

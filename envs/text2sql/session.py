@@ -97,7 +97,6 @@ class ToolsSession(_Session):
         self._turns += 1
         calls = message.get("tool_calls")
         if not isinstance(calls, list) or not calls:
-            self._answer = extract_sql(_text(message)) if self._task else None
             reminder = {"role": "user", "content": "Call one of the tools: " + ", ".join(self._handlers) + "."}
             return Observation(messages=[] if self._over else [reminder], done=self._over, failed=True)
         answers = [self._call(call if isinstance(call, dict) else {}) for call in calls]
