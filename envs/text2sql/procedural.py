@@ -14,16 +14,17 @@ comes from there.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from envs.text2sql import sqltext
 from envs.text2sql.procedural_fill import fill
-from envs.text2sql.procedural_grammar import harder, holding, holds, skeleton, tokens
+from envs.text2sql.procedural_grammar import harder, holding, holds, skeleton
 from envs.text2sql.procedural_having import profile, thresholds
 from envs.text2sql.procedural_parse import parse
 from envs.text2sql.procedural_phrase import phrase
 from envs.text2sql.procedural_query import Query, levels, render
 from envs.text2sql.procedural_repair import repaired
-from envs.text2sql.procedural_scene import Scene, read, understood
+from envs.text2sql.procedural_scene import Scene, Seen, read, understood
 from store.rows import Json
 
 SAMPLE_ROWS = 20
@@ -52,14 +53,14 @@ class ProceduralExplorer:
         look = _look(view, scene, rng)
         if look:
             return look
-        sql = _compose(view, scene, rng)
+        sql = _compose(view, scene, rng) or _sample(view, scene, rng)
         return _run(sql) if sql else None
 
     def abstract(self, view: Json, rng: random.Random) -> list[Json]:
         """All queries of the log that answered, the best first; the caller takes as many as it wants."""
         scene, signal = read(view), view.get("signal") or {}
         answered = {seen.sql: seen for seen in scene.queries if seen.useful}
-        ranked = sorted(answered.values(), key=lambda seen: (not _alike(seen.sql, signal), not seen.robust))
+        ranked = _ranked(list(answered.values()), signal)
         known = [(seen.sql, understood(seen.sql, scene.tables)) for seen in ranked]
         return [{"user_turns": [phrase(query, scene.tables, rng)], "reference": sql} for sql, query in known if query]
 
@@ -87,11 +88,16 @@ def _look(view: Json, scene: Scene, rng: random.Random) -> Json | None:
     if not scene.tables:
         listed = any(entry["name"] == "list_tables" for entry in view.get("log") or [])
         return None if listed else {"name": "list_tables", "args": {}}
+    enough = len(scene.samples) >= min(LOOKS, len(scene.tables)) or len(view.get("log") or []) >= LOOKS
+    sql = None if enough else _sample(view, scene, rng)
+    return _run(sql) if sql else None
+
+
+def _sample(view: Json, scene: Scene, rng: random.Random) -> str | None:
+    """A look at a table that was not looked at, near those that were; None if there is none."""
     seen = scene.sampled_tables
-    if len(seen) >= min(LOOKS, len(scene.tables)) or len(view.get("log") or []) >= LOOKS:
-        return None
     table = _neighbour(scene, seen, rng) if seen else _first(view, scene, rng)
-    return _run(f"SELECT * FROM {table} LIMIT {SAMPLE_ROWS}") if table else None
+    return f"SELECT * FROM {table} LIMIT {SAMPLE_ROWS}" if table else None
 
 
 def _first(view: Json, scene: Scene, rng: random.Random) -> str | None:
@@ -116,37 +122,54 @@ def _neighbour(scene: Scene, seen: list[str], rng: random.Random) -> str | None:
 
 def _compose(view: Json, scene: Scene, rng: random.Random) -> str | None:
     """The next query, unlike those of the log; None if nothing new comes to mind."""
-    tried = {seen.sql for seen in scene.queries}
-    shapes = {sqltext.structure(sql) for sql in tried}
     signal = view.get("signal")
-    more = len(tried) % HARDER_EACH == HARDER_EACH - 1
-    for attempt in range(TRIES):
-        wanted = _wanted(signal, rng, more=more and attempt < TRIES // 2) if signal else skeleton(rng)
-        query = thresholds(wanted, scene.queries, scene, rng) or fill(profile(wanted), scene, rng)
-        sql = render(query) if query else ""
-        if sql and sql not in tried and (signal or sqltext.structure(sql) not in shapes):
+    tried = {seen.sql for seen in scene.queries}
+    shapes = set() if signal else {sqltext.structure(sql) for sql in tried}
+    more = bool(signal) and len(tried) % HARDER_EACH == HARDER_EACH - 1
+    for query in _proposals(_skeletons(signal, rng), scene, rng, more=more):
+        sql = render(query)
+        if sql not in tried and sqltext.structure(sql) not in shapes:
             return sql
     return None
 
 
-def _wanted(signal: Json, rng: random.Random, *, more: bool) -> Query:
-    """The skeleton that the signal asks for; `more` = one step harder, the rare pattern kept."""
+def _skeletons(signal: Json, rng: random.Random) -> list[Query]:
+    """What the signal asks for, the likeliest first: the failed task's skeleton, or some with the rare pattern."""
+    if not signal:
+        return [skeleton(rng) for _ in range(TRIES)]
+    evidence = [str(one["structure"]) for one in signal.get("evidence") or [] if one.get("structure")]
     pattern = tuple(signal.get("pattern") or ())
-    wanted = holding(pattern, rng) if pattern else _failed(signal, rng)
-    if not more:
-        return wanted
-    grown = [harder(wanted, rng) for _ in range(4)]
-    return next((query for query in grown if holds(tokens(query), pattern)), wanted)
+    wanted = holding(pattern, rng) if pattern else [query for text in evidence if (query := parse(text))][:1]
+    if not wanted:  # no statement has the pattern, or the algebra can't say the structure: then one with its clauses
+        clauses = [words for text in evidence if (words := tuple(sqltext.action_tokens(text))) != (sqltext.INVALID,)]
+        wanted = holding(clauses[0], rng) if clauses else [skeleton(rng) for _ in range(TRIES)]
+    short = wanted[: max(TRIES, len(wanted) // 2)]
+    return rng.sample(short, len(short))
 
 
-def _failed(signal: Json, rng: random.Random) -> Query:
-    """The skeleton of the task that failed; where the algebra can't say it, one with its clauses."""
-    structures = [str(evidence["structure"]) for evidence in signal.get("evidence") or [] if evidence.get("structure")]
-    for structure in structures:
-        if query := parse(structure):
-            return query
-    clauses = [words for text in structures if (words := tuple(sqltext.action_tokens(text))) != (sqltext.INVALID,)]
-    return holding(clauses[0], rng) if clauses else skeleton(rng)
+def _proposals(wanted: list[Query], scene: Scene, rng: random.Random, *, more: bool) -> Iterator[Query]:
+    """Filled queries: one step harder if `more`; a HAVING whose groups were seen; then the skeletons as they are."""
+    if more:
+        grown = (harder(query, rng) for query in wanted[:TRIES] for _ in range(2))
+        yield from (query for plan in grown if (query := _filled(plan, scene, rng)))
+    groups = [plan for plan in wanted if plan.having]
+    yield from (query for plan in groups if (query := thresholds(plan, scene.queries, scene, rng)))
+    again = [wanted[turn % len(wanted)] for turn in range(TRIES)]
+    yield from (query for plan in again if (query := _filled(profile(plan), scene, rng)))
+
+
+def _filled(plan: Query, scene: Scene, rng: random.Random) -> Query | None:
+    return thresholds(plan, scene.queries, scene, rng) if plan.having else fill(plan, scene, rng)
+
+
+def _ranked(answers: list[Seen], signal: Json) -> list[Seen]:
+    """The best candidates first. With a signal: two of its kind, one harder, then the rest."""
+    sure = sorted(answers, key=lambda seen: not seen.robust)
+    alike = [seen for seen in sure if _alike(seen.sql, signal)] if signal else []
+    others = sorted((seen for seen in sure if seen not in alike), key=lambda seen: -sqltext.difficulty(seen.sql))
+    if not signal:
+        return sure
+    return [*alike[: HARDER_EACH - 1], *others[:1], *alike[HARDER_EACH - 1 :], *others[1:]]
 
 
 def _alike(sql: str, signal: Json) -> bool:

@@ -57,9 +57,12 @@ def _means_something(query: Query) -> bool:
 
 
 def _uses_its_tables(level: Query) -> bool:
-    counts = any(isinstance(item, Agg) and item.col is None for item in level.select)
-    free = {level.table} if counts or not level.joins else set()
-    return set(level.tables) <= {col.table for col in columns(level)} | free
+    """Every end of the join tree is mentioned; tables in between only lead there, and COUNT(*) speaks of the root."""
+    having = (level.having.left,) if level.having else ()
+    counts = Agg("COUNT") in (*level.select, *(key.by for key in level.order), *having)
+    linked = [col.table for join in level.joins for col in (join.left, join.right)]
+    ends = {name for name in level.tables if linked.count(name) == 1}
+    return ends <= {col.table for col in columns(level)} | ({level.table} if counts else set())
 
 
 def _compares_well(level: Query) -> bool:

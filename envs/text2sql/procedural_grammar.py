@@ -2,7 +2,7 @@
 
     skeleton      unguided: one of BASES, grown by zero to two steps
     harder        a skeleton with one step more
-    holding       a skeleton whose action tokens hold a pattern (signal `rare`)
+    holding       skeletons whose action tokens hold a pattern (signal `rare`)
 
 A skeleton is a Query whose names are `_` and whose literals are holes. Bases and steps are written as SQL with `?`, so
 the grammar reads like what it makes. Weights favour short one-table and one-join statements: a small policy learns
@@ -20,6 +20,7 @@ from envs.text2sql.procedural_parse import parse
 from envs.text2sql.procedural_query import HOLE, UNKNOWN, Agg, Col, Cond, Join, Order, Query, render
 from envs.text2sql.sqltext import action_tokens
 
+GROWTHS = 3
 ANY = Col(UNKNOWN, UNKNOWN)
 TEXTS: tuple[tuple[int, str], ...] = (
     (5, "SELECT _ FROM _ WHERE _ = ?"),
@@ -133,7 +134,7 @@ def _group(query: Query, rng: random.Random) -> Query | None:
 
 
 def _having(query: Query, rng: random.Random) -> Query | None:
-    if not query.group or query.having or query.order:
+    if not query.group or query.having:
         return None
     counted = [item for item in query.select if isinstance(item, Agg)] or [Agg("COUNT")]
     return replace(query, having=Cond(counted[0], rng.choice((">", ">=")), (HOLE,)))
@@ -152,7 +153,7 @@ def _average(query: Query, rng: random.Random) -> Query | None:
 
 def _within(query: Query, rng: random.Random) -> Query | None:
     """One more filter, by membership in a linked table."""
-    if query.joins or query.combined or query.either or len(query.where) > 1 or query.group:
+    if len(query.joins) > 1 or query.combined or query.either or len(query.where) > 1 or query.group:
         return None
     inner = Query(table=UNKNOWN, select=(ANY,), where=(Cond(ANY, rng.choice(("=", ">")), (HOLE,)),))
     return replace(query, where=(*query.where, Cond(ANY, "IN", (inner,))))
@@ -203,13 +204,26 @@ def holds(words: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     return any(words[at : at + len(pattern)] == pattern for at in range(len(words) - len(pattern) + 1))
 
 
-def holding(pattern: tuple[str, ...], rng: random.Random, pool: int = 300) -> Query:
-    """A short random skeleton with the pattern; where no SELECT can have it, with its longest part that one can."""
-    found = [skeleton(rng, easy=0.4) for _ in range(pool)] + list(bases()[0])
+def holding(pattern: tuple[str, ...], rng: random.Random, pool: int = 200) -> list[Query]:
+    """Skeletons with the pattern, short ones first; [] where no SELECT can have any part of it.
+
+    Where none has the whole pattern, those that have most of it are grown towards it; if that fails, they stand for
+    it: a pattern may run over two statements of one rollout.
+    """
+    found = list(dict.fromkeys([*bases()[0], *(skeleton(rng, easy=0.4) for _ in range(pool))]))
+    for _ in range(GROWTHS):
+        near = _nearest(found, pattern)
+        if not near or holds(tokens(near[0]), pattern):
+            break
+        found = list(dict.fromkeys([*near, *(harder(query, rng) for query in near[:40] for _ in range(5))]))
+    return sorted(_nearest(found, pattern), key=lambda query: len(tokens(query)))
+
+
+def _nearest(found: list[Query], pattern: tuple[str, ...]) -> list[Query]:
+    """The skeletons with the longest part of the pattern; of several parts that long, the one found least."""
     for size in range(len(pattern), 0, -1):
         parts = [pattern[at : at + size] for at in range(len(pattern) - size + 1)]
-        fitting = [query for query in found if any(holds(tokens(query), part) for part in parts)]
+        fitting = [fits for part in parts if (fits := [query for query in found if holds(tokens(query), part)])]
         if fitting:
-            shortest = sorted(fitting, key=lambda query: len(tokens(query)))
-            return rng.choice(shortest[: max(3, len(shortest) // 3)])
-    return rng.choice(found)
+            return min(fitting, key=len)
+    return []

@@ -189,9 +189,19 @@ class Rows:
             return f"whose {word} is {self.pick(*COMPARED[cond.op])}the number of {rows}"
         if cond.op == "=" and item.fn in ("MAX", "MIN") and item.col == left:
             return f"with the {MEANS[item.fn][0]} {word} of {rows}"
+        if natural := self._beside_average(cond, left, item, there):
+            return natural
         means = "number of different" if item.fn == "COUNT" else self.pick(*MEANS[item.fn])
         beside = "equal to " if cond.op == "=" else self.pick(*COMPARED[cond.op])
         return f"whose {word} is {beside}the {means} {there.named(item.col)} of {rows}"
+
+    def _beside_average(self, cond: Cond, left: Col, item: Agg, there: Rows) -> str | None:
+        """`older than the average member`, sometimes, where it means just that."""
+        natural = self.wording(left) if item.fn == "AVG" and cond.op in (">", "<") and item.col == left else None
+        if natural is None or there.query.where or there.query.joins or self.rng.random() < 0.5:
+            return None
+        ways = [way for way in (natural.more if cond.op == ">" else natural.less) if way.endswith("than {}")]
+        return self.rng.choice(ways).format(f"the average {spoken(left.table)}") if ways else None
 
     def _linked(self, left: Col, item: Col) -> bool:
         pairs = ((left, item), (item, left))
