@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from langgraph.channels import DeltaChannel
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict  # pydantic, which draws the input forms of Studio, wants it below 3.12
 
 from store.rows import Json, Signal, content_id
 

@@ -22,7 +22,6 @@ class ScriptedChatModel(BaseChatModel):
     """Answers as its policy says; an Exception is raised, as an endpoint's failure would be."""
 
     policy: Script
-    calls: list[list[BaseMessage]] = []
 
     @property
     def _llm_type(self) -> str:
@@ -38,7 +37,6 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        self.calls.append(messages)
         message = self.policy(messages, kwargs.get("tools", []))
         if isinstance(message, Exception):
             raise message
