@@ -150,31 +150,35 @@ def _boundary(store: Store, run: str, t: int) -> list[Signal]:
 
 
 _BITS = 21
-"""A pattern of up to three tokens is one integer, this many bits a token: 20 times faster than lists of words."""
+"""A pattern of up to three tokens is one integer, this many bits a token: several times faster than lists of words."""
 
 
 def _rare(store: Store, run: str, t: int, theta: float, ngram: int) -> list[Signal]:
     """Evidence: the rollouts that contain the pattern."""
-    grams = ", ".join(_grams(n) for n in range(1, ngram + 1))
-    places = ", ".join(f"(pattern >> {_BITS * n}) & {2**_BITS - 1}" for n in range(ngram))
+    shifted = ", ".join(f"unnest(codes[{n + 1}:]) AS code{n}" for n in range(ngram))
+    patterns = " UNION ALL ".join(f"SELECT {_packed(n)} AS pattern, rollout FROM place" for n in range(1, ngram + 1))
+    codes = ", ".join(f"(pattern >> {_BITS * n}) & {2**_BITS - 1}" for n in range(ngram))
     found = store.query(
         f"""
-        WITH rollout AS MATERIALIZED (SELECT id FROM v_rollout WHERE run = $run AND t = $t),
-        call AS MATERIALIZED (SELECT c.* FROM tool_calls c SEMI JOIN rollout r ON r.id = c.trajectory_id),
+        WITH rollout AS MATERIALIZED (
+            SELECT id, row_number() OVER (ORDER BY id)::INT AS rollout FROM v_rollout WHERE run = $run AND t = $t),
+        call AS MATERIALIZED (
+            SELECT rollout, step, "position", token FROM tool_calls c JOIN rollout r ON r.id = c.trajectory_id),
         word AS MATERIALIZED (
             SELECT token, row_number() OVER (ORDER BY token) AS code FROM (SELECT DISTINCT token FROM call)),
         sequence AS (
-            SELECT trajectory_id AS id, list(code ORDER BY step, "position") AS codes
-            FROM call JOIN word USING (token) GROUP BY trajectory_id),
-        occurrence AS MATERIALIZED (SELECT id, unnest(list_distinct(list_concat({grams}))) AS pattern FROM sequence),
+            SELECT rollout, list(code ORDER BY step, "position") AS codes
+            FROM call JOIN word USING (token) GROUP BY rollout),
+        place AS MATERIALIZED (SELECT rollout, {shifted} FROM sequence),
+        occurrence AS MATERIALIZED (SELECT DISTINCT * FROM ({patterns}) WHERE pattern IS NOT NULL),
         rare AS (
-            SELECT pattern, count(*) AS n FROM occurrence GROUP BY pattern
-            HAVING 100.0 * n < $theta * (SELECT count(*) FROM rollout)),
+            SELECT pattern FROM occurrence GROUP BY pattern
+            HAVING 100.0 * count(*) < $theta * (SELECT count(*) FROM rollout)),
         evidence AS (
-            SELECT pattern, list(id ORDER BY id) AS ids
-            FROM occurrence SEMI JOIN rare USING (pattern) GROUP BY pattern),
+            SELECT pattern, list(id ORDER BY rollout) AS ids
+            FROM occurrence SEMI JOIN rare USING (pattern) JOIN rollout USING (rollout) GROUP BY pattern),
         dictionary AS (SELECT list(token ORDER BY code) AS words FROM word)
-        SELECT list_transform(list_filter([{places}], lambda code: code > 0), lambda code: words[code]) AS tokens,
+        SELECT list_transform(list_filter([{codes}], lambda code: code > 0), lambda code: words[code]) AS tokens,
                len(ids), (SELECT count(*) FROM rollout), ids
         FROM evidence CROSS JOIN dictionary ORDER BY tokens""",
         {"run": run, "t": t, "theta": theta},
@@ -185,7 +189,6 @@ def _rare(store: Store, run: str, t: int, theta: float, ngram: int) -> list[Sign
     ]
 
 
-def _grams(n: int) -> str:
-    """All n-grams of `codes`, each packed into one integer, first token lowest."""
-    packed = " + ".join(f"(codes[i + {place}] << {_BITS * place})" for place in range(n))
-    return f"list_transform(range(1, len(codes) - {n - 2}), lambda i: {packed})"
+def _packed(n: int) -> str:
+    """The n tokens from a place on as one integer, the first token lowest; NULL where the rollout ends before."""
+    return " | ".join(f"(code{place} << {_BITS * place})" for place in range(n))
