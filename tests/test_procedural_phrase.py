@@ -61,6 +61,11 @@ def wordings(world: str, sql: str) -> set[str]:
             "Which cities have more than 10 patients?",
         ),
         (
+            "clinic",
+            "SELECT city FROM patient GROUP BY city ORDER BY COUNT(*) DESC, city LIMIT 3",
+            "Which 3 cities have the most patients, in that order, ties by city?",
+        ),
+        (
             "league",
             "SELECT year FROM game JOIN team ON team.id = game.home_id WHERE team.city = 'Lyon'",
             "Find the years of games of home teams from Lyon.",

@@ -204,9 +204,26 @@ class Question(Rows):
         """Only the groups are shown, not what was counted in them."""
         groups = listed([plural(self.named(col)) for col in self.query.group])
         if self.query.having is None:
+            if self.is_ranking():
+                return self.ranking(groups, rows)
             return f"{self.show()} the {groups} of {rows}, each only once{tail}."
         kept = self.threshold(self.query.having, rows)
         return self.pick(f"which {groups} have {kept}{tail}?", f"{self.show()} the {groups} with {kept}{tail}.")
+
+    def is_ranking(self) -> bool:
+        """The groups with the most or fewest rows."""
+        query = self.query
+        return query.limit is not None and bool(query.order) and query.order[0].by == Agg("COUNT")
+
+    def ranking(self, groups: str, rows: str) -> str:
+        """`which 3 cities have the most patients, ties by city?`"""
+        first, *rest = self.query.order
+        limit = self.query.limit or 0
+        count = f"{limit} {groups}" if limit > 1 else listed([self.named(col) for col in self.query.group])
+        rank = "the most" if first.desc else "the fewest"
+        ties = "".join(f", ties by {self.key(key)}{' descending' if key.desc else ''}" for key in rest)
+        order = f", in that order{ties}" if limit > 1 else ties
+        return f"which {count} {'have' if limit > 1 else 'has'} {rank} {rows}{order}?"
 
     def threshold(self, having: Cond, rows: str) -> str:
         """`more than 3 books`, `an average salary of teachers above 300`."""
