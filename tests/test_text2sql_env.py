@@ -87,6 +87,8 @@ def test_bad_questions_and_worlds() -> None:
     assert tiny_env().check(replace(odd, user_turns=["a"], reference=["x"])) == [
         "bad_question: one user turn and SQL text are needed"
     ]
+    tools = replace(odd, user_turns=["a"], tools=["run_sql", "rm"])
+    assert tiny_env().check(tools) == ["unknown_tool: 'rm'"]
 
 
 def test_a_task_records_content_and_outcome() -> None:

@@ -217,6 +217,15 @@ def test_without_a_task_there_is_nothing_to_submit_and_no_score() -> None:
     assert (outcome.kind, outcome.score) == ("scored", None)
 
 
+def test_a_task_may_allow_some_of_the_tools() -> None:
+    narrow = replace(TASK, tools=["run_sql", "submit_sql"])
+    session = tiny_env().open("tiny", narrow, tools=True)
+    assert [tool["function"]["name"] for tool in session.tools] == ["run_sql", "submit_sql"]
+    (observation, _), outcome = with_tools(call("list_tables"), call("submit_sql", sql=RIGHT), of=narrow)
+    assert "there is no tool list_tables; the tools are run_sql, submit_sql" in answer(observation)["error"]
+    assert outcome.score == 1.0
+
+
 def test_the_schemas_of_the_tools_name_their_arguments() -> None:
     tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tiny_env().open("tiny").tools}
     assert {name: schema["required"] for name, schema in tools.items()} == {

@@ -2,6 +2,8 @@
 
 A reason is `word: explanation`; the words are stable, verdicts carry them:
 
+    unknown_world   no such world
+    unknown_tool    the draft allows a tool that does not exist
     bad_question    empty, or longer than 500 characters
     parse_error     no single SELECT, or SQLite can't read it
     execution_error SQLite refuses or fails
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from envs.text2sql.engine import QueryError, Result
 from envs.text2sql.results import empty, same
+from envs.text2sql.session import TOOLS
 from envs.text2sql.sqltext import ordered, parse, settled
 from envs.text2sql.world import Populations, SqlWorld
 
@@ -24,18 +27,17 @@ MAX_ROWS = 200
 _WORDS = {"syntax": "parse_error", "budget": "too_slow", "deadline": "too_slow", "too_large": "too_large"}
 
 
-def check_question(question: str) -> list[str]:
+def check_draft(question: str, tools: list[str]) -> list[str]:
+    reasons = [f"unknown_tool: {name!r}" for name in tools if name not in TOOLS]
     if not question.strip():
-        return ["bad_question: it is empty"]
+        reasons.append("bad_question: it is empty")
     if len(question) > MAX_QUESTION:
-        return [f"bad_question: {len(question)} characters, at most {MAX_QUESTION} are allowed"]
-    return []
+        reasons.append(f"bad_question: {len(question)} characters, at most {MAX_QUESTION} are allowed")
+    return reasons
 
 
-def check_sql(world: SqlWorld, sql: str) -> tuple[list[str], list[Result]]:
-    """The reasons against the reference, and its result on each population as far as it ran."""
-    if parse(sql) is None:
-        return ["parse_error: not one SELECT statement"], []
+def run_reference(world: SqlWorld, sql: str) -> tuple[list[str], list[Result]]:
+    """Why it does not run ([] if it does), and its result on each population as far as it ran."""
     results: list[Result] = []
     populations = Populations(world)
     try:
@@ -46,7 +48,15 @@ def check_sql(world: SqlWorld, sql: str) -> tuple[list[str], list[Result]]:
             results.append(result)
     finally:
         populations.close()
-    return [*_check_results(results, ordered(sql)), *_check_order(world, sql, results)], results
+    return [], results
+
+
+def check_reference(world: SqlWorld, sql: str) -> tuple[list[str], list[Result]]:
+    """All reasons against the reference, and its result on each population as far as it ran."""
+    if parse(sql) is None:
+        return ["parse_error: not one SELECT statement"], []
+    reasons, results = run_reference(world, sql)
+    return reasons or [*_check_results(results, ordered(sql)), *_check_order(world, sql, results)], results
 
 
 def _reason(index: int, error: QueryError) -> str:
@@ -72,10 +82,11 @@ def _check_order(world: SqlWorld, sql: str, results: list[Result]) -> list[str]:
     """Run it with rows visited backwards, and with each choice that it leaves open made in two opposite ways: the
     result must not change."""
     lists = ordered(sql)
+    probes = [sql, *settled(sql, len(results[0].columns))]
     backwards = Populations(world, reverse=True)
     try:
         for index, result in enumerate(results):
-            for probe in (sql, *settled(sql, len(result.columns))):
+            for probe in probes:
                 other = backwards.run(index, probe)
                 # a probe that SQLite refuses where it took the statement says nothing
                 if isinstance(other, Result) and not same(result, other, ordered=lists):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,14 +14,15 @@ from typing import Any
 from envs.errors import InvalidTask
 from envs.protocols import ActionFormat, Draft, Message, Outcome, Session, World
 from envs.text2sql import sqltext
-from envs.text2sql.checks import check_question, check_sql
-from envs.text2sql.engine import build, tables
+from envs.text2sql.checks import check_draft, check_reference, run_reference
+from envs.text2sql.engine import Result, build, tables
 from envs.text2sql.results import constant_query, fingerprint
 from envs.text2sql.session import DirectSession, ToolsSession, direct_prompt
 from envs.text2sql.world import SqlWorld
 from store.errors import UsageError
 from store.rows import Json, Origin, Split, Task, content_id, task_id
 
+log = logging.getLogger(__name__)
 DATA = Path(__file__).parent / "data"
 FILES: dict[Split, str] = {
     "train": "seed.jsonl",
@@ -53,12 +55,13 @@ class Text2Sql:
     action_format: ActionFormat = "sql"
     explore_steps = 6
 
-    def __init__(self, worlds: Iterable[SqlWorld], questions: Questions | None = None, *, strict: bool = True) -> None:
+    def __init__(self, worlds: Iterable[SqlWorld], questions: Questions | None = None, *, skip: bool = False) -> None:
         """`questions` of split `train` are the seeds, those of the others the suites; each is read when first asked
-        for. `strict`: they must pass `check`. Benchmarks made elsewhere need only run (spider.py)."""
+        for. They must run, no more: what else our own must hold is tested where they are made. `skip`: leave those
+        out that do not, with a warning, as every benchmark made elsewhere has some (spider.py)."""
         self._worlds = {world.id: world for world in worlds}
         self._questions = dict(questions or {})
-        self._strict = strict
+        self._skip = skip
         self._tasks: dict[Split, list[Task]] = {}
 
     def worlds(self, split: Split) -> list[World]:
@@ -78,13 +81,16 @@ class Text2Sql:
         return ToolsSession(place, task) if task is None or tools else DirectSession(place, task)
 
     def materialize(self, draft: Draft, origin: Origin) -> Task:
-        return self._make(draft, origin, strict=True)
+        reasons, results = self._check(draft)
+        if reasons:
+            raise _invalid(reasons)
+        return self._task(draft, origin, results)
 
     async def replay(self, task: Task) -> Outcome:
         return await self._play(task, task.reference)
 
     async def noop(self, task: Task) -> Outcome:
-        _, results = check_sql(self._world(task.world), task.reference)
+        _, results = run_reference(self._world(task.world), task.reference)
         outcomes = [await self._play(task, answer) for answer in ["", "SELECT NULL", *map(constant_query, results)]]
         return max(outcomes, key=lambda outcome: -1.0 if outcome.score is None else outcome.score)
 
@@ -130,23 +136,17 @@ class Text2Sql:
         finally:
             await session.close()
 
-    def _check(self, draft: Draft) -> tuple[list[str], list[str]]:
-        """Reasons against the draft, and the result hashes."""
+    def _check(self, draft: Draft) -> tuple[list[str], list[Result]]:
+        """Reasons against the draft, and its results."""
         if draft.world not in self._worlds:
             return [f"unknown_world: {draft.world!r}"], []
         if len(draft.user_turns) != 1 or not isinstance(draft.reference, str):
             return ["bad_question: one user turn and SQL text are needed"], []
-        reasons, results = check_sql(self._worlds[draft.world], draft.reference)
-        lists = sqltext.ordered(draft.reference)
-        hashes = [fingerprint(result, ordered=lists) for result in results]
-        return [*check_question(draft.user_turns[0]), *reasons], hashes
+        reasons, results = check_reference(self._worlds[draft.world], draft.reference)
+        return [*check_draft(draft.user_turns[0], draft.tools), *reasons], results
 
-    def _make(self, draft: Draft, origin: Origin, *, strict: bool) -> Task:
-        reasons, expected = self._check(draft)
-        world = self._worlds.get(draft.world)
-        if world is None or (reasons and (strict or len(expected) < len(world.populations))):
-            word, _, detail = reasons[0].partition(": ")
-            raise InvalidTask(word, detail)
+    def _task(self, draft: Draft, origin: Origin, results: list[Result]) -> Task:
+        lists = sqltext.ordered(draft.reference)
         content: dict[str, Any] = {
             "env": self.name,
             "env_version": self.version,
@@ -154,12 +154,12 @@ class Text2Sql:
             "user_turns": draft.user_turns,
             "tools": draft.tools,
             "reference": draft.reference,
-            "expected": expected,
+            "expected": [fingerprint(result, ordered=lists) for result in results],
         }
         return Task(
             id=task_id(**content),
             **content,
-            split=world.split,
+            split=self._worlds[draft.world].split,
             structure=self.structure(draft.reference),
             difficulty=self.difficulty(draft.reference),
             origin=origin,
@@ -168,15 +168,25 @@ class Text2Sql:
     def _of_split(self, split: Split) -> list[Task]:
         if split not in self._tasks:
             items = self._questions[split]() if split in self._questions else ()
-            self._tasks[split] = [replace(self._seed(item), split=split) for item in items]
+            made = (self._given(item) for item in items)
+            self._tasks[split] = [replace(task, split=split) for task in made if task is not None]
         return list(self._tasks[split])
 
-    def _seed(self, item: Question) -> Task:
+    def _given(self, item: Question) -> Task | None:
         draft = Draft(world=item.world, user_turns=[item.question], reference=item.sql)
-        try:
-            return self._make(draft, "seed", strict=self._strict)
-        except InvalidTask as error:
-            raise UsageError(f"{item.where}: {error}; correct or remove the item") from error
+        world = self._worlds.get(item.world)
+        reasons, results = run_reference(world, item.sql) if world else ([f"unknown_world: {item.world!r}"], [])
+        if not reasons:
+            return self._task(draft, "seed", results)
+        if not self._skip:
+            raise UsageError(f"{item.where}: {reasons[0]}; correct or remove the item")
+        log.warning("%s is left out: %s", item.where, reasons[0])
+        return None
+
+
+def _invalid(reasons: list[str]) -> InvalidTask:
+    word, _, detail = reasons[0].partition(": ")
+    return InvalidTask(word, detail)
 
 
 @cache

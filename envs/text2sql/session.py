@@ -26,6 +26,8 @@ DIRECT_TURNS = 2
 """Replies in direct mode: the answer, and one more if the first does not run."""
 TOOL_TURNS = 12
 """Assistant messages of a tools session that has a task; explorations have budgets of their own."""
+TOOLS = {"list_tables": (), "describe_table": ("table",), "run_sql": ("sql",), "submit_sql": ("sql",)}
+"""The names of the tools and of their arguments, all text."""
 ROWS_SHOWN = 20
 CHARS_SHOWN = 2000
 _INSTRUCTION = "Write one SQLite SELECT statement that answers the question. Reply with SQL only."
@@ -79,14 +81,16 @@ class DirectSession(_Session):
 class ToolsSession(_Session):
     def __init__(self, world: SqlWorld, task: Task | None) -> None:
         super().__init__(world, task)
-        self.tools = tool_schemas()
+        allowed = (task.tools if task else []) or list(TOOLS)
+        self.tools = [schema for schema in tool_schemas() if schema["function"]["name"] in allowed]
         self._submitted = False
-        self._handlers: dict[str, Callable[[dict[str, str]], Json]] = {
+        handlers: dict[str, Callable[[dict[str, str]], Json]] = {
             "list_tables": lambda _: [table.name for table in self._world.tables],
             "describe_table": lambda args: self._describe(args["table"]),
             "run_sql": lambda args: self._query(args["sql"]),
             "submit_sql": lambda args: self._submit(args["sql"]),
         }
+        self._handlers = {name: handler for name, handler in handlers.items() if name in allowed}
 
     async def start(self) -> list[Message]:
         system = {"role": "system", "content": "Answer questions about a SQLite database. Use the tools."}
@@ -220,12 +224,9 @@ def _tool(name: str, description: str, **arguments: str) -> Json:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-_ARGUMENTS = {"list_tables": (), "describe_table": ("table",), "run_sql": ("sql",), "submit_sql": ("sql",)}
-
-
 def _arguments(tool: str, args: Json) -> dict[str, str]:
     """The call's arguments, checked: exactly the tool's own, all text."""
-    wanted = _ARGUMENTS[tool]
+    wanted = TOOLS[tool]
     if isinstance(args, str):
         try:
             args = msgspec.json.decode(args or "{}")

@@ -58,7 +58,7 @@ def parse(sql: str) -> exp.Query | None:
     return _parse(sql) if len(sql) <= MAX_CHARS else None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _parse(sql: str) -> exp.Query | None:
     if _depth(sql) > MAX_DEPTH:
         return None
