@@ -49,10 +49,18 @@ def migrate(connection: Connection) -> None:
     if have == want:
         return
     connection.execute("BEGIN")
+    try:
+        _apply(connection, have)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _apply(connection: Connection, have: int) -> None:
     connection.execute("CREATE TABLE IF NOT EXISTS migration (version BIGINT PRIMARY KEY, name VARCHAR NOT NULL)")
     for number, migration in enumerate(MIGRATIONS[have:], start=have + 1):
         migration(connection)
         connection.execute("INSERT INTO migration VALUES (?, ?)", (number, migration.__name__))
     for ddl in schema.views():
         connection.execute(ddl)
-    connection.execute("COMMIT")
