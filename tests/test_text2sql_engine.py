@@ -13,7 +13,7 @@ import pytest
 
 from envs.text2sql import engine
 from envs.text2sql.engine import Database, Limits, QueryError, Result, build, tables
-from envs.text2sql.world import Populations
+from envs.text2sql.world import Populations, SqlWorld
 from tests.tiny_sql import DDL, ROWS, tiny_world
 
 COUNT_UP = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < {}) SELECT count(*) FROM r"
@@ -64,6 +64,25 @@ def test_the_schema_as_data() -> None:
     assert [c.references for c in shop.columns] == [None, None, ("city", "id"), None, None]
     (bare,) = tables(build("CREATE TABLE p (k INTEGER PRIMARY KEY, q INTEGER REFERENCES p);", {}))
     assert bare.columns[1].references == ("p", "k")
+
+
+def test_odd_names_are_quoted_where_a_model_reads_them() -> None:
+    assert [engine.sql_name(text) for text in ("name", "order", "Free Meal (%)", 'a"b', "2nd", "é")] == [
+        "name",
+        '"order"',
+        '"Free Meal (%)"',
+        '"a""b"',
+        '"2nd"',
+        '"é"',
+    ]
+    source = build('CREATE TABLE "my order" ("group" INTEGER, k INTEGER, PRIMARY KEY ("group", k));', {})
+    world = SqlWorld(id="odd", split="train", tables=tuple(tables(source)), populations=(source,))
+    assert world.compact() == '"my order"("group",k)'
+    assert (
+        world.describe()
+        == 'CREATE TABLE "my order" (\n  "group" INTEGER,\n  k INTEGER,\n  PRIMARY KEY ("group", k)\n);'
+    )
+    assert tables(build(world.describe(), {})) == list(world.tables)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,6 +97,19 @@ class Table:
 
 def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+@lru_cache(maxsize=4096)
+def sql_name(text: str) -> str:
+    """A table's or column's name as SQL must write it: quoted if it is a keyword, has spaces, ..."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", text, re.ASCII):
+        return quote(text)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.execute(f"SELECT {text} FROM (SELECT 1 AS {text}) AS {text}")
+        except sqlite3.Error:
+            return quote(text)
+    return text
 
 
 def build(ddl: str, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from envs.text2sql.engine import Column, Database, Limits, QueryError, Result, Source, Table
+from envs.text2sql.engine import Column, Database, Limits, QueryError, Result, Source, Table, sql_name
 from store.rows import Split
 
 
@@ -17,12 +17,14 @@ class SqlWorld:
     """The same schema with different rows; an answer must be right on all of them."""
     limits: Limits = field(default_factory=Limits)
 
-    def table(self, name: str) -> Table | None:
-        return next((table for table in self.tables if table.name.lower() == name.lower()), None)
+    def table(self, wanted: str) -> Table | None:
+        return next((table for table in self.tables if table.name.lower() == wanted.lower()), None)
 
     def compact(self) -> str:
         """`table(column,column)`, one line a table: the direct mode's prompt."""
-        return "\n".join(f"{table.name}({','.join(column.name for column in table.columns)})" for table in self.tables)
+        return "\n".join(
+            f"{sql_name(t.name)}({','.join(sql_name(column.name) for column in t.columns)})" for t in self.tables
+        )
 
     def describe(self) -> str:
         """CREATE TABLE statements: columns, types, keys; no data."""
@@ -30,18 +32,18 @@ class SqlWorld:
 
 
 def _create(table: Table) -> str:
-    keys = [column.name for column in table.columns if column.primary_key]
+    keys = [sql_name(column.name) for column in table.columns if column.primary_key]
     lines = [_column(column, alone=len(keys) == 1) for column in table.columns]
     if len(keys) > 1:
         lines.append(f"PRIMARY KEY ({', '.join(keys)})")
     body = ",\n  ".join(lines)
-    return f"CREATE TABLE {table.name} (\n  {body}\n);"
+    return f"CREATE TABLE {sql_name(table.name)} (\n  {body}\n);"
 
 
 def _column(column: Column, *, alone: bool) -> str:
     key = " PRIMARY KEY" if column.primary_key and alone else ""
-    references = f" REFERENCES {column.references[0]}({column.references[1]})" if column.references else ""
-    return f"{column.name} {column.type}".rstrip() + key + references
+    references = " REFERENCES {}({})".format(*map(sql_name, column.references)) if column.references else ""
+    return f"{sql_name(column.name)} {column.type}".rstrip() + key + references
 
 
 class Populations:
