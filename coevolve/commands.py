@@ -78,7 +78,7 @@ def opened(workspace: Workspace, run: RunFolder, overrides: tuple[str, ...], loc
     settings = run_settings(run, overrides)
     env = registry.get(settings.env)
     with run.locked(lock), progress() as report:
-        loop = Loop(workspace=workspace, run=run, settings=settings, env=env, report=report)
+        loop = Loop(workspace=workspace, run=run, settings=settings, overrides=overrides, env=env, report=report)
         watch_parent()
         with draining(loop.stop):
             yield loop

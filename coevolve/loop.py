@@ -33,6 +33,8 @@ class Loop:
     workspace: Workspace
     run: RunFolder
     settings: Settings
+    overrides: tuple[str, ...]
+    """`KEY=VALUE` on top of the run's own settings, handed on to the processes of `spawn`."""
     env: Env
     report: Report
     announce: Callable[[int], None] = lambda t: None
@@ -64,18 +66,17 @@ def once(loop: Loop, t: int, name: str, work: Callable[[Loop, int], dict[str, An
 def process(loop: Loop, t: int, command: str) -> None:
     """Do the phase in a process of its own: `coevolve train` or `coevolve eval`, which commit it themselves."""
     _raise_if_stopped(loop)
-    arguments = {"train": ["--iteration", str(t), "--resume"], "eval": ["--policy-version", str(t), "--resume"]}[
-        command
-    ]
-    spawn(loop, command, arguments)
+    which = {"train": "--snapshot", "eval": "--policy-version"}[command]
+    spawn(loop, command, [which, str(t), "--resume"])
     loop.store.ingest()
 
 
 def spawn(loop: Loop, command: str, arguments: list[str]) -> None:
     """Run a sub-command on this run; CoevolveError if it fails. SIGTERM is passed on, and its end awaited."""
     line = [sys.executable, "-m", "coevolve", command, "--workspace", str(loop.workspace.root), "--run", loop.run.id]
+    overrides = [part for override in loop.overrides for part in ("--set", override)]
     child = subprocess.Popen(
-        [*line, *arguments],
+        [*line, *arguments, *overrides],
         stdout=subprocess.DEVNULL,
         start_new_session=True,
         env={**os.environ, CHILD_OF: str(os.getpid())},
