@@ -94,3 +94,12 @@ def test_a_constant_query_gives_its_result_back(rows: list[tuple[Value, ...]], r
     shuffled = list(rows)
     rng.shuffle(shuffled)
     assert same(result(*rows), result(*shuffled), ordered=False)
+
+
+def test_a_constant_query_of_many_rows_runs() -> None:
+    many = result(*((i, f"name {i}", None) for i in range(200)))
+    database = Database(build("CREATE TABLE t (a);", {}), Limits())
+    again = database.run(constant_query(many))
+    database.close()
+    assert isinstance(again, Result)
+    assert again.rows == many.rows

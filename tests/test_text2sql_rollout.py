@@ -40,7 +40,7 @@ def world_of(request: Request) -> str:
 
 
 def test_hostile_texts_are_scored_zero() -> None:
-    texts = [text for text in CORPUS.values() if "bomb" not in text]
+    texts = [text for name, text in CORPUS.items() if "bomb" not in name]
     task = builtin().seed_tasks()[0]
     policy = ScriptedPolicy(lambda request: texts[request.seed % len(texts)])
     played = run([task] * len(texts), policy)

@@ -14,6 +14,7 @@ tokens `["invalid"]`, the structure `invalid`, itself as canonical form, and dif
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -21,6 +22,9 @@ from typing import Any
 
 import sqlglot
 from sqlglot import exp
+
+# it warns of statements that it reads only roughly; what a policy writes is no news
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 INVALID = "invalid"
 MAX_CHARS = 10_000
