@@ -28,6 +28,7 @@ from graphs.state import (
     ValidateSettings,
     ValidateState,
     derive_seed,
+    shown,
 )
 from store.errors import UsageError
 from store.rows import Candidate, Exploration, Row, Task, Verdict
@@ -90,8 +91,8 @@ def _only_train_worlds(env: Env, jobs: Iterable[ExploreJob]) -> None:
 def _explore_input(job: ExploreJob, seed: int) -> ExploreState:
     signal = None
     if job.signal:
-        about = job.signal
-        signal = SignalView(kind=about.kind, pattern=about.pattern, stats=about.stats, evidence=job.evidence)
+        about, evidence = job.signal, [shown(one) for one in job.evidence]
+        signal = SignalView(kind=about.kind, pattern=about.pattern, stats=about.stats, evidence=evidence)
     return ExploreState(id=job.id, world=job.world, seed=job.seed(seed), signal=signal)
 
 

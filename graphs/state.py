@@ -20,6 +20,12 @@ RECURSION_LIMIT = 250
 """Supersteps of one graph; the budgets end it long before, LangGraph's own default is 10007."""
 
 
+SHOWN_STEPS = 12
+"""Steps of a flagged trajectory that an explorer is shown, the last ones."""
+SHOWN_CHARS = 2000
+"""Characters of one action or observation that an explorer is shown."""
+
+
 class ExploreSettings(BaseModel):
     """Budgets of one exploration (mission.md, default budgets)."""
 
@@ -27,7 +33,7 @@ class ExploreSettings(BaseModel):
 
     per_signal: int = Field(default=2, ge=1)
     """Explorations of one signal."""
-    steps: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1, le=100)
     """Tool calls of one exploration; None = the environment's own default."""
     candidates: int = Field(default=3, ge=1)
     """Candidates that one exploration may yield."""
@@ -42,9 +48,9 @@ class ValidateSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    repairs: int = Field(default=1, ge=0)
+    repairs: int = Field(default=1, ge=0, le=5)
     """How often the validator may rewrite wording or reference."""
-    steps: int = Field(default=3, ge=1)
+    steps: int = Field(default=3, ge=1, le=12)
     """Tool calls of one try in a fresh session."""
     growth: float = Field(default=0.2, ge=0.1, le=0.3)
     """Share of |D_t| that one round may add; the surplus stays pending."""
@@ -98,6 +104,19 @@ class Evidence(TypedDict):
     """The environment's structure key of the task."""
     score: float | None
     steps: list[StepView]
+
+
+def shown(evidence: Evidence) -> Evidence:
+    """The evidence as far as it fits a prompt: its last steps, long texts cut."""
+    steps = [
+        StepView(action=_cut(step["action"]), observation=_cut(step["observation"]), failed=step["failed"])
+        for step in evidence["steps"][-SHOWN_STEPS:]
+    ]
+    return Evidence(**{**evidence, "steps": steps})
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} ... ({len(text)} characters in all)"
 
 
 class SignalView(TypedDict):

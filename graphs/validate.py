@@ -66,11 +66,9 @@ async def abstract(state: ValidateState, config: RunnableConfig) -> ValidateStat
 
 
 async def check(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    """The draft as a task, or the environment's reason why it can't be one."""
     work = await resources(config)
     draft = _draft(state, place(state, work))
-    reasons = work.env.check(draft)
-    if reasons:
-        return ValidateState(problem=reasons[0], task=None)
     try:
         task = work.env.materialize(draft, "explored")
     except InvalidTask as error:

@@ -45,12 +45,12 @@ class ScriptedChatModel(BaseChatModel):
 
 def says(text: str, *, tokens: int = 0) -> AIMessage:
     usage = {"input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens}
-    return AIMessage(text, usage_metadata=usage)  # type: ignore[arg-type]
+    return AIMessage(text, usage_metadata=usage)
 
 
 def calls(name: str, tokens: int = 0, text: str = "", **args: Any) -> AIMessage:
     usage = {"input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens}
-    return AIMessage(text, tool_calls=[{"name": name, "args": args, "id": "x"}], usage_metadata=usage)  # type: ignore[arg-type]
+    return AIMessage(text, tool_calls=[{"name": name, "args": args, "id": "x"}], usage_metadata=usage)
 
 
 class Roles:

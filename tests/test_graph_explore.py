@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from langchain_core.messages import AIMessage
 
 from graphs.model import ModelSettings
 from graphs.sessions import SESSIONS
-from graphs.state import ExploreSettings
+from graphs.state import Evidence, ExploreSettings, StepView
 from store.errors import UsageError
 from store.rows import Candidate, Step, Trajectory
 from tests.graph_setup import CONTEXT, DONE, LOOK, WORD, Echo, explore, explorer, job, of, signal
@@ -42,6 +43,16 @@ def test_a_signal_is_reflected_upon_first(tmp_path: Path) -> None:
     assert shown["kind"] == "boundary"
     assert shown["evidence"][0]["steps"][0]["action"] == "hallo"
     assert play.payloads("act")[0]["view"]["context"] == CONTEXT
+
+
+def test_an_endless_attempt_is_cut_before_it_is_shown(tmp_path: Path) -> None:
+    steps = [StepView(action=f"{i} " + "x" * 1_000_000, observation="y" * 1_000_000, failed=True) for i in range(20)]
+    endless = Evidence(questions=["q"], structure="s", score=0.0, steps=steps)
+    play = explorer()
+    explore(play, tmp_path, [dataclasses.replace(job(signal=signal()), evidence=[endless])])
+    shown = play.payloads("reflect")[0]["view"]["signal"]["evidence"][0]["steps"]
+    assert [step["action"].split()[0] for step in shown] == [str(i) for i in range(8, 20)]
+    assert max(len(step[field]) for step in shown for field in ("action", "observation")) < 2100
 
 
 def test_the_log_is_shown_to_the_next_call_and_counts_down_its_steps(tmp_path: Path) -> None:

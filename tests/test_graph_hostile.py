@@ -121,8 +121,7 @@ def test_a_prompt_reads_back_as_what_was_rendered(role: Any, world: str, log: li
     seen, payload = read(render(role, view, log, limit=3))
     assert (seen, payload["limit"], payload["view"]["world"]) == (role, 3, world)
     assert payload["view"]["log"] == [
-        {key: entry[key] for key in ("name", "args", "observation", "failed")}  # type: ignore[literal-required]
-        for entry in log
+        {key: entry[key] for key in ("name", "args", "observation", "failed")} for entry in log
     ]
     assert payload["view"]["steps_left"] == 6 - len(log)
 

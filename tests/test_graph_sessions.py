@@ -55,7 +55,7 @@ def test_another_answer_on_replay_loses_the_session() -> None:
     async def run() -> None:
         sessions, env = Sessions(), Echo()
         log = await played(sessions, env, LOOK)
-        changed = Entry(**{**log[0], "observation": "something else"})  # type: ignore[typeddict-item]
+        changed = Entry(**{**log[0], "observation": "something else"})
         await Sessions().get("x", env, "room", [changed])
 
     with pytest.raises(SessionLost, match=r"call 0 \(look\) was answered differently"):
