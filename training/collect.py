@@ -52,7 +52,7 @@ async def collect(
                 deadline_s=settings.deadline_s,
                 max_attempts=settings.max_attempts,
             )
-            rows = [row for trajectory, steps in played for row in (*steps, trajectory)]
+            rows: list[Row] = [row for trajectory, steps in played for row in (*steps, trajectory)]
             append([*rows, *withdrawals(trajectory for trajectory, _ in played)])
             outcomes |= newest_attempts(trajectory for trajectory, _ in played)
         report("rollouts", min(start + settings.chunk, len(tasks)) * settings.rollouts, total)

@@ -134,6 +134,8 @@ def prefill(model: Any, prompts: list[Ids]) -> Front:
 
 def read(model: Any, front: Front, ids: torch.Tensor, mask: torch.Tensor) -> None:
     """Let the model read [B, L] further tokens, padded on the left where the mask is 0."""
+    if not ids.shape[1]:
+        return
     front.mask = torch.cat([front.mask, mask], dim=1)
     positions = (front.mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
     output = model(
@@ -182,4 +184,5 @@ def padded(rows: Sequence[Ids], model: Any) -> tuple[torch.Tensor, torch.Tensor]
     width = max(map(len, rows))
     ids = [[0] * (width - len(row)) + list(row) for row in rows]
     mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
-    return torch.tensor(ids, device=model.device), torch.tensor(mask, device=model.device)
+    long = {"dtype": torch.long, "device": model.device}
+    return torch.tensor(ids, **long), torch.tensor(mask, **long)
