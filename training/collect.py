@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from envs.errors import InfraError
 from envs.protocols import Env, Policy, Report
-from envs.rollout import Job, play, sampling_seed
+from envs.rollout import Job, Played, play, sampling_seed
 from store.rows import Json, Row, Task, Trajectory, Withdrawal
 from training.config import CollectSettings
 
@@ -35,7 +35,8 @@ async def collect(
     whole, so that its batches, and with them its completions, are those of an uninterrupted run. InfraError as soon as
     the share of scored rollouts is certain to stay under `min_valid`.
     """
-    outcomes = newest_attempts(done)
+    ids = {task.id for task in tasks}
+    outcomes = newest_attempts(row for row in done if row.task_id in ids)
     total = len(tasks) * settings.rollouts
     for start in range(0, len(tasks), settings.chunk):
         chunk = tasks[start : start + settings.chunk]
@@ -52,12 +53,19 @@ async def collect(
                 deadline_s=settings.deadline_s,
                 max_attempts=settings.max_attempts,
             )
-            rows: list[Row] = [row for trajectory, steps in played for row in (*steps, trajectory)]
-            append([*rows, *withdrawals(trajectory for trajectory, _ in played)])
+            append(rows_of(played))
             outcomes |= newest_attempts(trajectory for trajectory, _ in played)
         report("rollouts", min(start + settings.chunk, len(tasks)) * settings.rollouts, total)
         check_share(outcomes, total, settings)
     return outcomes
+
+
+def rows_of(played: Sequence[Played]) -> list[Row]:
+    """What a chunk leaves in the journal: each trajectory after its steps, then the tasks found defective."""
+    rows: list[Row] = []
+    for trajectory, steps in played:
+        rows += [*steps, trajectory]
+    return [*rows, *withdrawals(trajectory for trajectory, _ in played)]
 
 
 def newest_attempts(trajectories: Iterable[Trajectory]) -> Outcomes:
