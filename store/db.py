@@ -53,9 +53,6 @@ _PUBLIC: dict[str, Any] = {
 """For users' SQL: it reads this file and nothing else of the machine."""
 _CHUNK = 50_000
 """Rows a transaction of `ingest` holds at least, if there are so many."""
-_DAMAGE = (duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException)
-"""What a query on a damaged file raises. Opening one may raise any other duckdb.Error too."""
-
 _THREADS: dict[Path, threading.RLock] = {}
 """{root: lock}: one operation at a time within a process; a DuckDB connection must not be shared by threads."""
 
@@ -398,9 +395,9 @@ def _ask(connection: Connection, query: str) -> Table:
         if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
             raise UsageError(f"sql: {statements[0].type.name} is refused, the store is read-only here; give one SELECT")
         return _fetch(connection, query)
-    except _DAMAGE:
-        raise
     except duckdb.Error as error:
+        if _is_damage(error):
+            raise
         raise UsageError(f"sql: {_one_line(error)}") from error
 
 
@@ -438,9 +435,15 @@ def _translated(path: Path, error: duckdb.Error, *, opening: bool = False) -> St
         return Locked(f"{path} is held by {who}; wait for it or end it, then run again")
     if re.search("No space|Permission denied|Read-only|Too many open", words, re.IGNORECASE):
         return StoreError(f"cannot use {path}: {words}")
-    if opening or isinstance(error, _DAMAGE):
+    if opening or _is_damage(error):
         return Damaged(f"{path} is damaged ({words})")
     return StoreError(f"{path}: {words}")
+
+
+def _is_damage(error: duckdb.Error) -> bool:
+    """What a query on a damaged file raises; opening one may raise any other error too."""
+    kinds = (duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException)
+    return isinstance(error, kinds) or str(error).startswith("Corrupt database file")
 
 
 def _one_line(error: Exception) -> str:
