@@ -52,6 +52,14 @@ CORPUS = {
     "with bomb": f"WITH a0 AS (SELECT 1 x), {CHAIN} SELECT count(*) FROM a29",
     "nested with bomb": f"SELECT * FROM (WITH a0 AS (SELECT 1 x), {CHAIN} SELECT count(*) FROM a29)",
     "with bomb that no parser reads": f"WITH a0 AS (SELECT 1 x), {CHAIN} SELECT count(*) FROM a29 WHERE ((((",
+    "with bomb under harmless names": f"WITH a0 AS (SELECT 1 x), {CHAIN} SELECT x FROM a29 "
+    "WHERE 1 IN (WITH a1 AS (SELECT 1) SELECT 1)",
+    "long chain": "WITH a0 AS (SELECT 1)" + "".join(f", a{i} AS (TABLE a{i - 1})" for i in range(1, 400)) + " SELECT 1",
+    "long readable chain": "WITH a0 AS (SELECT 1)"
+    + "".join(f",a{i} AS (SELECT*FROM a{i - 1})" for i in range(1, 330))
+    + " SELECT*FROM a329",
+    "with bomb behind nested comments": f"SELECT * FROM (/* /* */ WITH a0 AS (SELECT 1 x), {CHAIN} SELECT x FROM a29 "
+    "UNION ALL -- */ */\nSELECT 1)",
     "zeroblob": "SELECT zeroblob(1000000000)",
     "printf": "SELECT printf('%.*c', 1000000000, 'x')",
     "format": "SELECT format('%1000000000d', 1)",

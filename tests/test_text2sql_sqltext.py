@@ -144,14 +144,28 @@ def test_the_statement_is_found_in_a_reply(text: str, sql: str) -> None:
     assert sqltext.extract_sql(text) == sql
 
 
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("SELECT 1 -- one\n, 2", "SELECT 1  \n, 2"),
+        ("SELECT /* a */ 1 /* b", "SELECT   1  "),
+        ("SELECT '--' \"/*\" `--` [--], 'it''s -- it'", "SELECT '--' \"/*\" `--` [--], 'it''s -- it'"),
+        ("SELECT 1 /* /* */ + 1 -- */ */", "SELECT 1   + 1  "),
+    ],
+)
+def test_comments_end_where_sqlite_ends_them(text: str, bare: str) -> None:
+    assert sqltext.strip_comments(text) == bare
+
+
 def test_with_clauses_are_measured_unfolded() -> None:
     assert sqltext.cte_expansion("SELECT 1") == 1
     assert sqltext.cte_expansion("WITH q AS (SELECT 1) SELECT * FROM q a, q b") == 3
     assert sqltext.cte_expansion("WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x FROM r) SELECT x FROM r") == 4
     chain = ", ".join(f"a{i} AS (SELECT p.x FROM a{i - 1} p, a{i - 1} q)" for i in range(1, 30))
-    expansion = sqltext.cte_expansion(f"WITH a0 AS (SELECT 1 x), {chain} SELECT x FROM a29")
-    assert expansion is not None
-    assert expansion > 10**9
+    bomb = f"WITH a0 AS (SELECT 1 x), {chain} SELECT x FROM a29"
+    harmless = ", ".join(f"a{i} AS (SELECT 1)" for i in range(30))
+    for disguise in (bomb, f"{bomb} WHERE 1 IN (WITH {harmless} SELECT 1)", f"SELECT 1 UNION SELECT * FROM ({bomb})"):
+        assert (sqltext.cte_expansion(disguise) or 0) > 10**9
 
 
 CLAUSES = set(

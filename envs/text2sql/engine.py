@@ -25,14 +25,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from envs.text2sql.sqltext import MAX_CHARS, cte_expansion
+from envs.text2sql.sqltext import MAX_CHARS, cte_expansion, strip_comments
 
 Value = str | int | float | bytes | None
 Source = bytes | Path
 """A serialized database, or a database file (opened read-only and immutable)."""
 ErrorKind = Literal["refused", "syntax", "runtime", "budget", "deadline", "too_large"]
 
-_START = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)*+(?:select|with)\b", re.IGNORECASE | re.DOTALL)
+_START = re.compile(r"\s*(?:select|with)\b", re.IGNORECASE)
 _WITH = re.compile(r"\bwith\b", re.IGNORECASE)
 _MAX_UNFOLDED = 200
 _STEPS_PER_CHECK = 200
@@ -189,6 +189,7 @@ class Database:
 
     def run(self, sql: str) -> Result | QueryError:
         """Run one SELECT. Every failure is a QueryError in words that a model can act on."""
+        sql = strip_comments(sql) if len(sql) <= MAX_CHARS else sql
         refusal = _refusal(sql)
         if refusal:
             return QueryError(kind="refused", message=refusal)

@@ -1,6 +1,7 @@
 """What can be said of a SQL text without running it.
 
     extract_sql     the statement in a model's reply
+    strip_comments  the statement without comments: what is read here and what SQLite runs
     action_tokens   one token a clause, in order of appearance (mission.md, rare)
     structure       the skeleton: names become `_`, literals `?`, so questions of one shape share it
     canonical       one spelling for statements that differ only in case, spacing, aliases
@@ -33,6 +34,7 @@ MAX_DEPTH = 40
 """Deeper nesting of parentheses is not parsed: the parser is recursive."""
 
 _FENCE = re.compile(r"```[^\S\n]*(?:sqlite|sql)?[^\S\n]*\n?(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+_QUOTED_OR_COMMENT = re.compile(r"('[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\])|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _CLAUSES = {"joins": "JOIN", "where": "WHERE", "group": "GROUP", "having": "HAVING", "order": "ORDER", "limit": "LIMIT"}
 _ORDER_OF_CLAUSES = ("with_", "this", "expression", "expressions", "from_", *_CLAUSES, "offset")
 _WEIGHTS: tuple[tuple[type, float], ...] = (
@@ -57,6 +59,12 @@ def extract_sql(text: str) -> str:
     return (fenced.group(1) if fenced else text).strip().rstrip("; \t\r\n")
 
 
+def strip_comments(sql: str) -> str:
+    """A space for each comment, as SQLite delimits them. (The parser nests `/* /* */ */`, SQLite does not: a text could
+    show them two different statements.)"""
+    return _QUOTED_OR_COMMENT.sub(lambda match: match.group(1) or " ", sql)
+
+
 def parse(sql: str) -> exp.Query | None:
     """The statement's tree, or None if it is not one SELECT. Callers must not change it: it is cached."""
     return _parse(sql) if len(sql) <= MAX_CHARS else None
@@ -67,7 +75,7 @@ def _parse(sql: str) -> exp.Query | None:
     if _depth(sql) > MAX_DEPTH:
         return None
     try:
-        statements = [tree for tree in sqlglot.parse(sql, read="sqlite") if tree is not None]
+        statements = [tree for tree in sqlglot.parse(strip_comments(sql), read="sqlite") if tree is not None]
         tree = statements[0] if len(statements) == 1 else None
         if not isinstance(tree, exp.Select | exp.SetOperation) or not tree.sql("sqlite"):
             return None
@@ -216,16 +224,20 @@ def ordered(sql: str) -> bool:
 
 
 def cte_expansion(sql: str) -> int | None:
-    """How many SELECTs the statement has after every reference to a WITH clause is unfolded, None if it is no SELECT.
+    """How many SELECTs the statement has after every reference to a WITH clause is unfolded, None if it is no
+    SELECT or too deep to tell.
 
     SQLite unfolds them while it prepares a statement, where no budget of ours can stop it.
     """
-    tree = parse(sql)
-    return None if tree is None else _expansion(tree)
+    unfolded = _total(sql, "", lambda tree: str(_expansion(tree)))
+    return int(unfolded) if unfolded else None
 
 
 def _expansion(tree: exp.Expr) -> int:
-    bodies = {cte.alias.lower(): cte.this for cte in tree.find_all(exp.CTE)}
+    # scopes are not told apart: a name counts for all the bodies that it has anywhere
+    bodies: dict[str, list[exp.Expr]] = {}
+    for cte in tree.find_all(exp.CTE):
+        bodies.setdefault(cte.alias.lower(), []).append(cte.this)
     sizes: dict[str, int] = {}
 
     def size(query: exp.Expr) -> int:
@@ -239,7 +251,7 @@ def _expansion(tree: exp.Expr) -> int:
     def measure(name: str) -> int:
         if name not in sizes:
             sizes[name] = 1  # a recursive reference counts once
-            sizes[name] = size(bodies[name])
+            sizes[name] = sum(size(body) for body in bodies[name])
         return sizes[name]
 
     return size(tree)
