@@ -388,6 +388,8 @@ def _fetch(connection: Connection, sql: str, params: Params = ()) -> Table:
 
 
 def _ask(connection: Connection, query: str) -> Table:
+    if query != query.encode(errors="replace").decode():
+        raise UsageError("sql: the statement is not valid text (UTF-8)")
     try:
         statements = connection.extract_statements(query)
         if len(statements) != 1:
