@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -153,7 +154,9 @@ class Bench:
 async def bench(
     builder: StateGraph[Any, Any, Any, Any], resources: Resources, checkpoints: Path, stop: Stop | None
 ) -> AsyncIterator[Bench]:
+    """Open the checkpoints and compile the graph with them."""
     checkpoints.parent.mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(drop_if_damaged, checkpoints)
     async with aiosqlite.connect(checkpoints) as connection:
         saver = AsyncSqliteSaver(connection)
         await saver.setup()
@@ -164,3 +167,19 @@ async def bench(
             yield made
         finally:
             watcher.cancel()
+
+
+def drop_if_damaged(checkpoints: Path) -> None:
+    """Delete a damaged checkpoint file. It holds unfinished work only, which then begins anew."""
+    if not checkpoints.exists():
+        return
+    with closing(sqlite3.connect(checkpoints)) as connection:
+        try:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            found = str(error)
+    if found == "ok":
+        return
+    log.warning("%s is damaged (%s); unfinished explorations and validations begin anew", checkpoints, found)
+    for suffix in ("", "-wal", "-shm"):
+        checkpoints.with_name(checkpoints.name + suffix).unlink(missing_ok=True)

@@ -61,3 +61,24 @@ def test_states_are_plain_under_strict_deserialisation(tmp_path: Path, monkeypat
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     (found,), _ = explore(explorer(), tmp_path, [job()])
     assert found.outcome == "done"
+
+
+@pytest.mark.parametrize("at", [0, 20, 100, 4096, 5000, 9000])
+def test_a_damaged_file_is_begun_anew(tmp_path: Path, at: int) -> None:
+    path = tmp_path / "graphs.sqlite"
+    explore(explorer(), tmp_path, [job()])
+    damaged = bytearray(path.read_bytes())
+    damaged[at : at + 500] = b"\xff" * 500
+    path.write_bytes(damaged)
+    (found,), _ = explore(explorer(), tmp_path, [job()])
+    assert (found.outcome, found.error) == ("done", None)
+
+
+def test_a_truncated_file_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "graphs.sqlite"
+    explore(explorer(), tmp_path, [job()])
+    whole = path.read_bytes()
+    for size in (0, 1, 100, 5000, len(whole) - 4096, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        (found,), _ = explore(explorer(), tmp_path, [job()])
+        assert (found.outcome, found.error) == ("done", None), size

@@ -96,7 +96,7 @@ def test_a_model_that_hangs_is_left_at_the_deadline() -> None:
     start = time.monotonic()
     chosen = ModelSettings(timeout_s=0.1, deadline_s=0.25)
     chat = Hanging(policy=lambda messages, tools: says(""))
-    with pytest.raises(ModelUnavailable, match="0.25 s"):
+    with pytest.raises(ModelUnavailable, match=r"0\.25 s"):
         asyncio.run(call(chat, [HumanMessage("x")], settings=chosen, budget=Budget()))
     assert time.monotonic() - start < 2
 
