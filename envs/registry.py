@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from typing import Any, cast
 
 from envs.protocols import Env, Explorer
@@ -34,10 +35,11 @@ def get(name: str, **options: Any) -> Env:
     make = _ENVS.get(name)
     if make is None:
         raise UsageError(f"env {name!r}: there is none of that name; choose from {', '.join(names())}")
-    try:
-        return make(**options)
-    except TypeError as error:
-        raise UsageError(f"env {name!r}: options {sorted(options)}: {error}") from error
+    known = signature(make).parameters
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise UsageError(f"env {name!r}: there is no option {unknown[0]!r}; the options are {', '.join(known)}")
+    return make(**options)
 
 
 def explorer(name: str) -> Explorer:

@@ -77,6 +77,27 @@ def test_a_lost_session_is_tried_again_with_the_same_seed() -> None:
     assert policy.batches[0][0].seed == policy.batches[1][0].seed
 
 
+def test_failures_of_the_machine_change_no_score() -> None:
+    def scores(broken: int) -> list[tuple[str, int, float | None, int]]:
+        env = EchoEnv(turns=2)
+        todo = jobs(env, "a", "b", "c", k=8)
+        for index, job in enumerate(todo[:broken]):
+            env.faults.setdefault(job.task.id, []).append("lose" if index % 2 else None)
+        policy = ScriptedPolicy(lambda r: echo(r) if r.seed % 3 else "no")
+        rows = [row for row, _ in run(env, todo, policy) if row.outcome == "scored"]
+        return [(str(row.task_id), row.k, row.score, row.seed) for row in rows]
+
+    assert len(scores(0)) == 24
+    assert {score for *_, score, _ in scores(0)} == {0.0, 1.0}
+    assert scores(24) == scores(0)
+
+
+def test_no_jobs_ask_for_nothing() -> None:
+    policy = ScriptedPolicy(echo)
+    assert run(EchoEnv(), [], policy) == []
+    assert policy.batches == []
+
+
 def test_retries_are_bounded_and_count_from_the_jobs_attempt() -> None:
     env = EchoEnv()
     (job,) = jobs(env, "a")

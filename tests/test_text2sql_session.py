@@ -114,6 +114,11 @@ def test_a_reference_that_no_longer_reaches_its_outcome_makes_the_task_invalid()
         replace(TASK, expected=[TASK.expected[0], "0" * 16]),
         replace(TASK, reference="SELECT gone FROM shop"),
         replace(TASK, expected=[*TASK.expected, "0" * 16]),
+        replace(TASK, expected=TASK.expected[:1]),
+        replace(TASK, expected=[]),
+        replace(TASK, expected=None),
+        replace(TASK, reference=["SELECT 1"]),
+        replace(TASK, user_turns=[]),
     ):
         for reply in (RIGHT, "SELECT 1", ""):
             outcome = direct(reply, of=defect)[1]

@@ -90,7 +90,7 @@ class Text2Sql:
         return await self._play(task, task.reference)
 
     async def noop(self, task: Task) -> Outcome:
-        _, results = run_reference(self._world(task.world), task.reference)
+        _, results = run_reference(self._world(task.world), str(task.reference))
         outcomes = [await self._play(task, answer) for answer in ["", "SELECT NULL", *map(constant_query, results)]]
         return max(outcomes, key=lambda outcome: -1.0 if outcome.score is None else outcome.score)
 
@@ -101,7 +101,7 @@ class Text2Sql:
         words = " ".join(re.findall(r"\w+|[<>=%]", " ".join(task.user_turns).casefold()))
         return [
             "question:" + content_id(task.world, words),
-            "sql:" + content_id(task.world, sqltext.canonical(task.reference)),
+            "sql:" + content_id(task.world, sqltext.canonical(str(task.reference))),
         ]
 
     def action_tokens(self, step_action: str) -> list[str]:

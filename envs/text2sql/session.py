@@ -61,7 +61,7 @@ class _Session:
 class DirectSession(_Session):
     def __init__(self, world: SqlWorld, task: Task) -> None:
         super().__init__(world, task)
-        self._question = task.user_turns[0]
+        self._question = _question(task)
 
     async def start(self) -> list[Message]:
         return direct_prompt(self._world, self._question)
@@ -94,7 +94,7 @@ class ToolsSession(_Session):
 
     async def start(self) -> list[Message]:
         system = {"role": "system", "content": "Answer questions about a SQLite database. Use the tools."}
-        question = self._task.user_turns[0] if self._task else "Explore the database."
+        question = _question(self._task) if self._task else "Explore the database."
         return [system, {"role": "user", "content": question}]
 
     async def act(self, message: Message) -> Observation:
@@ -166,27 +166,38 @@ def grade(task: Task, answer: str | None, populations: Populations) -> Outcome:
 
     Raises SessionLost if the reference, which ran when the task was made, now runs over its deadline.
     """
-    lists = ordered(task.reference)
-    references = []
-    for index, recorded in enumerate(task.expected):
-        reference = populations.run(index, task.reference) if index < len(populations) else None
-        if isinstance(reference, QueryError) and reference.kind == "deadline":
-            raise SessionLost(f"the reference of task {task.id} ran over its deadline twice")
-        if not isinstance(reference, Result):
-            words = reference.message if reference else "there is no such population"
-            return Outcome(kind="invalid", detail=f"population {index}: the reference fails: {words}")
-        if fingerprint(reference, ordered=lists) != recorded:
-            return Outcome(kind="invalid", detail=f"population {index}: the reference's result is not the recorded one")
-        references.append(reference)
+    references = _references(task, populations)
+    if isinstance(references, str):
+        return Outcome(kind="invalid", detail=references)
     if not answer:
         return Outcome(kind="scored", score=0.0, detail="no answer")
     for index, reference in enumerate(references):
         result = populations.run(index, answer)
         if isinstance(result, QueryError):
             return Outcome(kind="scored", score=0.0, detail=f"population {index}: {result.message}")
-        if not same(result, reference, ordered=lists):
+        if not same(result, reference, ordered=ordered(task.reference)):
             return Outcome(kind="scored", score=0.0, detail=f"population {index}: another result")
     return Outcome(kind="scored", score=1.0)
+
+
+def _references(task: Task, populations: Populations) -> list[Result] | str:
+    """The reference's result on each population, or what is wrong with the task."""
+    sql, recorded = task.reference, task.expected
+    if not isinstance(sql, str) or not isinstance(recorded, list) or len(task.user_turns) != 1:
+        return "one user turn, SQL text and a list of hashes are needed"
+    if len(recorded) != len(populations):
+        return f"{len(recorded)} results are recorded for {len(populations)} populations"
+    results = []
+    for index, wanted in enumerate(recorded):
+        result = populations.run(index, sql)
+        if isinstance(result, QueryError):
+            if result.kind == "deadline":
+                raise SessionLost(f"the reference of task {task.id} ran over its deadline twice")
+            return f"population {index}: the reference fails: {result.message}"
+        if fingerprint(result, ordered=ordered(sql)) != wanted:
+            return f"population {index}: the reference's result is not the recorded one"
+        results.append(result)
+    return results
 
 
 def describe_table(table: Table) -> Json:
@@ -247,6 +258,10 @@ def _tool_message(call: dict[str, Any], answer: Json) -> Message:
     body = {"error": words} if isinstance(answer, _Refused) else answer
     content = msgspec.json.encode(body).decode()
     return {"role": "tool", "tool_call_id": call.get("id"), "name": call.get("name"), "content": content}
+
+
+def _question(task: Task) -> str:
+    return task.user_turns[0] if task.user_turns else ""
 
 
 def _text(message: Message) -> str:

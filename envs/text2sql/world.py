@@ -59,7 +59,8 @@ class Populations:
 
     def run(self, index: int, sql: str) -> Result | QueryError:
         """Run on population `index`. A query over its deadline is sent once more to a fresh connection: if it fails
-        again it is the query's fault and the error stands, else it was the machine's and nobody hears of it."""
+        again it is the query's fault and the error stands, else it was the machine's and nobody hears of it. Queries
+        leave no trace, so there is no log of calls to be replayed first."""
         result = self._database(index).run(sql)
         if isinstance(result, QueryError) and result.kind == "deadline":
             self._open.pop(index).close()
