@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ def building(folder: Path) -> Iterator[Path]:
     A `folder` that was published meanwhile by another process is kept, and the work dropped.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         yield work
@@ -59,6 +61,13 @@ def differences(folder: Path, files: Files, *, deep: bool) -> list[str]:
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left of earlier tries; nobody needs an hour for one."""
+    for rest in folder.parent.glob(f".{folder.name}.*"):
+        if time.time() - rest.stat().st_mtime > 3600:
+            shutil.rmtree(rest, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

@@ -13,7 +13,7 @@ from training.model import device, load_model, load_tokenizer, prepare  # first:
 # isort: split
 from datasets import Dataset
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -54,9 +54,10 @@ def fine_tune(
             args=arguments(Path(scratch), epochs=epochs, seed=seed, settings=settings),
             callbacks=[Progress(report, steps)],
         )
+        trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the command's own output
         loss = trainer.train().training_loss
-    if not math.isfinite(loss):
-        raise InfraError(f"the loss became {loss}; lower train.sft.lr (now {settings.lr})")
+    if not (math.isfinite(loss) and all(weight.isfinite().all() for weight in model.parameters())):
+        raise InfraError(f"the update diverged (loss {loss}); lower train.sft.lr, now {settings.lr:g}")
     return model, {"examples": len(rows), "steps": trainer.state.global_step, "loss": loss}
 
 
@@ -87,6 +88,7 @@ def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},  # ids and labels are ours, exact to the token
         logging_strategy="no",
+        logging_nan_inf_filter=False,  # a loss that is no number must be seen
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,

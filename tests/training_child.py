@@ -1,0 +1,49 @@
+"""`python -m tests.training_child DIR`: one training job of a tiny random-weight model, to be killed and run again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from store.db import Store
+from store.rows import Json, Trajectory
+from store.snapshot import freeze
+from tests.fakes import EchoEnv
+from tests.tiny_model import write_random_model
+from training.config import CollectSettings, ModelSettings, SftSettings, TrainSettings
+from training.train import TrainJob, train
+
+SETTINGS = TrainSettings(
+    model=ModelSettings(dtype="float32", threads=1, batch=8),
+    collect=CollectSettings(rollouts=2, chunk=2, max_tokens=6),
+    sft=SftSettings(warm_epochs=2, epochs=1, lr=1e-2, batch=2, lora_r=4, lora_alpha=8),
+)
+ENV = EchoEnv(words=("one", "two", "three", "four", "five"), turns=2)
+
+
+def a_job(root: Path, t: int = 0, *, settings: TrainSettings = SETTINGS) -> TrainJob:
+    """A job on D_t = five seed tasks and one explored, in a fresh or a begun folder."""
+    if not (root / "model" / "config.json").exists():
+        write_random_model(root / "model")
+    frozen = freeze(root / "snapshots", "r", t, [*ENV.seed_tasks(), ENV.task("six", origin="explored")])
+    return TrainJob(
+        run="r",
+        t=t,
+        seed=11,
+        env=ENV,
+        policy=f"hf:{root / 'model'}",
+        snapshot=root / "snapshots" / f"{t}-{frozen.id}",
+        checkpoints=root / "checkpoints",
+        settings=settings,
+    )
+
+
+def run(root: Path) -> dict[str, Json]:
+    store = Store(root / "store")
+    store.ingest()
+    done = store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", 0])
+    return train(a_job(root), done=done, append=store.append, report=lambda *_: None)
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))
