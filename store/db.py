@@ -70,6 +70,10 @@ class Locked(StoreError):
 class Damaged(StoreError):
     """The index or the export can't be read. Nearly always it is made again before anyone sees this."""
 
+    def __init__(self, path: Path, words: str) -> None:
+        super().__init__(f"{path} is damaged ({words})")
+        self.path = path
+
 
 class Store:
     """Rows in, answers out. What was appended, by any process, is seen by every later reading.
@@ -79,13 +83,15 @@ class Store:
     >>> store.query("SELECT count(*) FROM trajectory")
     """
 
-    def __init__(self, root: Path, *, wait_s: float = 1.0) -> None:
+    def __init__(self, root: Path, *, wait_s: float = 1.0, patience_s: float = 30.0) -> None:
         self.root = root
         self.journal = Journal(root / "journal")
         self.index = root / "index.duckdb"
         self.export = root / "export.duckdb"
         self.wait_s = wait_s
-        """Seconds to wait for the index while another process holds it."""
+        """Seconds that a reader waits for the index while another process holds it, then it reads a copy."""
+        self.patience_s = patience_s
+        """Seconds that `ingest`, `rebuild` and `check` wait; they must have it, and our own processes let go soon."""
         self.as_of = 0.0
         """Unix seconds: the last reading saw all that was appended before this moment."""
         self._threads = _THREADS.setdefault(root.resolve(), threading.RLock())
@@ -104,21 +110,15 @@ class Store:
         self.journal.append(batch)
 
     def ingest(self) -> int:
-        """Bring index and export up to date; how many lines were read. Locked if another process holds the index."""
-
-        def update(connection: Connection) -> int:
-            count = self._ingest(connection)
-            self._publish(connection)
-            return count
-
-        return self._repaired(lambda: self._with_index(update))
+        """Bring index and export up to date; how many rows were read. Locked if another process keeps the index."""
+        return self._repaired(lambda: self._with_index(self._update, self.patience_s))
 
     def rebuild(self) -> int:
-        """Make index and export again from the journal alone; how many lines were read. Locked as `ingest`."""
+        """Make index and export again from the journal alone; how many rows were read. Locked as `ingest`."""
         with self._repairing():
             if self.index.exists():
                 with contextlib.suppress(Damaged):
-                    self._with_index(lambda connection: None)
+                    self._with_index(lambda connection: None, self.patience_s)
             _discard(self.index)
             _discard(self.export)
             return self.ingest()
@@ -164,14 +164,14 @@ class Store:
             with self._readable_copy() as path, _opened(path, read_only=True) as connection:
                 return _ask(connection, query)
 
-        return self._repaired(ask, self.export)
+        return self._repaired(ask)
 
     # ---- checking
 
     def check(self) -> list[Problem]:
         """Damaged and torn lines of the journal, and tables in which index and journal differ. [] = all is well."""
         lines = [problem for segment in segments(self.journal.directory) for problem in _bad_lines(segment)]
-        return lines + self._repaired(lambda: self._with_index(self._compare))
+        return lines + self._repaired(lambda: self._with_index(self._compare, self.patience_s))
 
     def _compare(self, connection: Connection) -> list[Problem]:
         self._ingest(connection)
@@ -210,15 +210,15 @@ class Store:
 
     # ---- opening, and making again what is damaged
 
-    def _with_index(self, action: Callable[[Connection], T]) -> T:
-        with self._threads, self._index() as connection:
+    def _with_index(self, action: Callable[[Connection], T], wait_s: float) -> T:
+        with self._threads, self._index(wait_s) as connection:
             return action(connection)
 
     @contextlib.contextmanager
-    def _index(self) -> Iterator[Connection]:
-        """The index, writable. Waits `wait_s` for another process to let go of it, then raises Locked."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        deadline = time.monotonic() + self.wait_s
+    def _index(self, wait_s: float) -> Iterator[Connection]:
+        """The index, writable. Waits for another process to let go of it, then raises Locked."""
+        self._make_root()
+        deadline = time.monotonic() + wait_s
         with contextlib.ExitStack() as stack:
             while True:
                 try:
@@ -235,14 +235,20 @@ class Store:
         """The index, or a private copy of it while another process holds it, with the journal's tail ingested."""
         with contextlib.ExitStack() as stack:
             try:
-                connection = stack.enter_context(self._index())
+                connection = stack.enter_context(self._index(self.wait_s))
             except Locked:
                 connection = stack.enter_context(_opened(stack.enter_context(self._private_copy())))
             self._ingest(connection)
             yield connection
 
-    def _repaired(self, action: Callable[[], T], damaged: Path | None = None) -> T:
-        """The action's result. If it finds the file `damaged` (default: the index) damaged, that is made again."""
+    def _make_root(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot use the store {self.root}: {error.strerror}") from error
+
+    def _repaired(self, action: Callable[[], T]) -> T:
+        """The action's result. If it finds the index, the export or a copy of that damaged, it is made again."""
         try:
             return action()
         except Damaged as damage:
@@ -250,19 +256,24 @@ class Store:
         with self._repairing():
             try:
                 return action()  # another process may have made it again meanwhile
-            except Damaged:
-                _discard(damaged or self.index)
+            except Damaged as damage:
+                _discard(self.index if damage.path == self.index else self.export)
             return action()
 
     @contextlib.contextmanager
     def _repairing(self) -> Iterator[None]:
         """Held by whoever discards a damaged file, lest another process discards the one that is being made."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        self._make_root()
         with self._threads, (self.root / "repair.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     # ---- copies for readers
+
+    def _update(self, connection: Connection) -> int:
+        count = self._ingest(connection)
+        self._publish(connection)
+        return count
 
     def _publish(self, connection: Connection) -> None:
         """Replace the export if the index holds more."""
@@ -279,7 +290,7 @@ class Store:
     def _readable_copy(self) -> Iterator[Path]:
         with contextlib.ExitStack() as stack:
             try:
-                self.ingest()
+                self._repaired(lambda: self._with_index(self._update, self.wait_s))
                 path = self.export
             except Locked:
                 path = stack.enter_context(self._private_copy())
@@ -438,7 +449,7 @@ def _translated(path: Path, error: duckdb.Error, *, opening: bool = False) -> St
     if re.search("No space|Permission denied|Read-only|Too many open", words, re.IGNORECASE):
         return StoreError(f"cannot use {path}: {words}")
     if opening or _is_damage(error):
-        return Damaged(f"{path} is damaged ({words})")
+        return Damaged(path, words)
     return StoreError(f"{path}: {words}")
 
 

@@ -58,6 +58,11 @@ class Problem:
     """`segment:line`, or a table."""
     detail: str
 
+    @property
+    def harmless(self) -> bool:
+        """Every kill leaves a torn tail; it alone is no reason to act."""
+        return self.kind == "torn"
+
     def __str__(self) -> str:
         return f"{self.where}: {self.kind}: {self.detail}"
 

@@ -214,7 +214,7 @@ def duckdb_free(path: Path) -> bool:
 
 
 def test_writers_of_a_held_index_are_told_who_holds_it(store: Store, holder: subprocess.Popen[str]) -> None:
-    waiting = Store(store.root, wait_s=0.2)
+    waiting = Store(store.root, patience_s=0.2)
     for action in (waiting.ingest, waiting.rebuild, waiting.check):
         start = time.monotonic()
         with pytest.raises(Locked, match=f"held by process {holder.pid}; wait for it or end it"):
@@ -224,7 +224,7 @@ def test_writers_of_a_held_index_are_told_who_holds_it(store: Store, holder: sub
 
 def test_a_short_hold_is_waited_for(store: Store, holder: subprocess.Popen[str]) -> None:
     store.append(task(1))
-    patient = Store(store.root, wait_s=10)
+    patient = Store(store.root, patience_s=20)
     threading.Timer(0.3, holder.kill).start()
     assert patient.ingest() == 1
 
@@ -256,7 +256,7 @@ def test_a_user_with_a_long_query_does_not_hold_up_the_loop(store: Store) -> Non
     with duckdb.connect(str(store.export), read_only=True) as connection:
         held = connection.execute("SELECT * FROM range(1000000)")
         store.append(task(2))
-        assert Store(store.root, wait_s=0).ingest() == 1
+        assert Store(store.root, patience_s=0).ingest() == 1
         assert held.fetchone() == (0,)
 
 
@@ -265,5 +265,21 @@ def test_a_user_with_a_long_query_does_not_hold_up_the_loop(store: Store) -> Non
 
 def test_a_root_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("")
-    with pytest.raises(StoreError, match="store"):
-        Store(tmp_path / "store").append(task(1))
+    store = Store(tmp_path / "store")
+    for action in (lambda: store.append(task(1)), store.ingest, store.rebuild, lambda: store.sql("SELECT 1")):
+        with pytest.raises(StoreError, match=r"cannot (write|use).*store\S*: (File exists|Not a directory)"):
+            action()
+
+
+def test_a_damaged_export_is_no_reason_to_touch_an_index_that_another_process_holds(
+    store: Store, holder: subprocess.Popen[str]
+) -> None:
+    store.append(task(1))
+    inode = store.index.stat().st_ino
+    data = bytearray(store.export.read_bytes())
+    data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    store.export.write_bytes(data)
+    reader = Store(store.root, wait_s=0.05)
+    assert reader.rows(Task) == [task(1)]
+    assert reader.sql("SELECT count(*) FROM task").rows == [(1,)]
+    assert store.index.stat().st_ino == inode
