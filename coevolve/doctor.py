@@ -68,10 +68,10 @@ def _machine() -> Iterator[Finding]:
     fix = "" if free >= FREE_GB else f"free some space: {FREE_GB} GB are a safe minimum"
     yield _finding("ok" if free >= FREE_GB else "warn", "free disk", f"{free:.0f} GB", fix)
     if find_spec("torch"):
-        import torch
+        from training.model import device
 
-        name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none, training runs on the CPU"
-        yield _finding("ok", "GPU", name)
+        found = device()
+        yield _finding("ok", "device", "CPU: no GPU that torch can use" if found == "cpu" else found)
 
 
 def _model_package() -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from envs.protocols import Env, Policy, Report
 from envs.rollout import Job, play, sampling_seed
 from evals.metrics import interval
 from evals.suites import slices
-from store.rows import Row, Score, Task, Trajectory
+from store.rows import Row, Score, Step, Task, Trajectory
 
 MAX_ATTEMPTS = 2
 
@@ -81,7 +81,7 @@ async def evaluate(
             deadline_s=deadline_s,
             max_attempts=MAX_ATTEMPTS,
         )
-        append(row for trajectory, steps in played for row in (trajectory, *steps))
+        append([row for trajectory, steps in played for row in _rows(trajectory, steps)])
         final |= {(row.task_id, row.k): row for row, _ in played if row.outcome != "infra"}
     report(f"eval {name}", len(jobs), len(jobs))
     if 2 * len(final) < len(tasks) * k:
@@ -90,6 +90,10 @@ async def evaluate(
             "see `select error from trajectory where outcome = 'infra'`"
         )
     return list(final.values())
+
+
+def _rows(trajectory: Trajectory, steps: list[Step]) -> list[Row]:
+    return [trajectory, *steps]
 
 
 def scores(

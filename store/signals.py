@@ -88,10 +88,11 @@ def _why_not(store: Store, run: str, ref: str) -> str:
 
 
 def pick(signals: Iterable[Signal], limit: int) -> list[Signal]:
-    """At most `limit` signals, evenly over kinds; what one kind leaves over goes to the others. Newest first, then
-    by id. The kinds alternate, so that a round that is cut short was fair too."""
+    """At most `limit` signals, evenly over kinds; what one kind leaves over goes to the others. Newest first, then by
+    the id of its subject alone, since a signal's own id has the run's name in it (docs/decisions/0002). The kinds
+    alternate, so that a round that is cut short was fair too."""
     queues: dict[str, list[Signal]] = {kind: [] for kind in KINDS}
-    for signal in sorted(signals, key=lambda signal: (-signal.t, signal.id)):
+    for signal in sorted(signals, key=lambda signal: (-signal.t, content_id(signal.task_id, signal.pattern))):
         queues[signal.kind].append(signal)
     turns = zip_longest(*queues.values())
     return [signal for turn in turns for signal in turn if signal is not None][:limit]

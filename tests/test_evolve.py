@@ -1,0 +1,158 @@
+"""The whole loop, real processes and all, with a random-weight model that says SQL (tests/random_sql_model.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envs import registry
+from store.db import Store
+from store.rows import Task
+from store.snapshot import load
+from tests.loops import command, content, make_workspace
+from tests.random_sql_model import write_random_sql_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+ROUNDS = 2
+KILLS = 20
+"""Places at which the run is killed at least."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_random_sql_model(tmp_path_factory.mktemp("model") / "random-sql")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A workspace with one uninterrupted run; `operations` holds one dot per durable operation."""
+    workspace = make_workspace(tmp_path_factory.mktemp("loop") / "finished", model)
+    counter = str(workspace / "operations")
+    done = command(workspace, "evolve", "--rounds", str(ROUNDS), "--json", KILL_COUNTER=counter, KILL_AT="0")
+    assert done.returncode == 0, done.stderr
+    (workspace / "report.json").write_text(done.stdout)
+    return workspace
+
+
+def report(workspace: Path) -> Any:
+    return json.loads((workspace / "report.json").read_text())
+
+
+def test_every_phase_left_its_mark(finished: Path) -> None:
+    rounds = report(finished)["rounds"]
+    assert [row["round"] for row in rounds] == [0, 1, 2]
+    assert [row["tasks"] for row in rounds] == [10, 10, 12]
+    assert all(set(row["scores"]) >= {"gold[:6]", "shifted[:6]"} for row in rounds)
+    assert rounds[2]["admitted"] == 2
+    assert sum(row["explored"] for row in rounds) > 0
+
+
+def test_every_explored_task_has_its_whole_lineage(finished: Path) -> None:
+    store = Store(finished / "store")
+    explored = store.rows(Task, "origin = 'explored'")
+    assert explored
+    for task in explored:
+        found = json.loads(command(finished, "why", task.id, "--json").stdout) if task is explored[0] else None
+        assert found is None or found["lineage"][0]["verdict"]["reason"] == "valid"
+    unlinked = store.query(
+        """
+        select t.id from task t
+        left join verdict v on v.task_id = t.id and v.adopt
+        left join candidate c on c.id = v.candidate_id
+        left join exploration e on e.id = c.exploration_id
+        left join step s on s.trajectory_id = e.trajectory_id
+        where t.origin = 'explored' and s.trajectory_id is null
+        """
+    )
+    assert unlinked == []
+
+
+def test_snapshots_only_grow(finished: Path) -> None:
+    members = [[task.id for task in load(finished / "runs/r001/snapshots", t)[1]] for t in range(ROUNDS + 1)]
+    for before, after in pairwise(members):
+        assert after[: len(before)] == before
+        assert 0 < len(after) - len(before) <= max(1, int(0.2 * len(before)))
+
+
+def test_no_held_out_question_or_sql_is_in_any_snapshot(finished: Path) -> None:
+    env = registry.get("text2sql")
+    held_out = {key for suite in env.suites().values() for task in suite for key in env.twins(task)}
+    for t in range(ROUNDS + 1):
+        for task in load(finished / "runs/r001/snapshots", t)[1]:
+            assert held_out.isdisjoint(env.twins(task)), task.user_turns
+
+
+def test_signals_come_from_training_rollouts_alone(finished: Path) -> None:
+    rows = Store(finished / "store").query(
+        "select distinct t.purpose from (select unnest(evidence) id from signal) e join trajectory t using (id)"
+    )
+    assert rows == [("train",)]
+
+
+def test_the_final_suite_is_played_once(finished: Path) -> None:
+    rows = Store(finished / "store").query("select distinct t from trajectory where suite = 'test'")
+    assert len(rows) == 1
+
+
+def test_another_run_with_the_same_seed_is_the_same(finished: Path, tmp_path: Path) -> None:
+    workspace = tmp_path / "twice"
+    shutil.copytree(finished, workspace)
+    done = command(workspace, "evolve", "--rounds", "1", "--set", "eval.suites=[]")
+    assert done.returncode == 0, done.stderr
+    store = Store(workspace / "store")
+    snapshots = store.query("select t, run, id from snapshot where t <= 1 order by all")
+    assert [row[1] for row in snapshots] == ["r001", "r002"] * 2
+    assert [snapshots[0][2], snapshots[2][2]] == [snapshots[1][2], snapshots[3][2]]
+    signals = "select kind, task_id, pattern, stats from signal where run = ? and t = 0 order by all"
+    assert store.query(signals, ["r001"]) == store.query(signals, ["r002"]) != []
+
+
+def test_killed_at_many_places_it_equals_an_uninterrupted_run(tmp_path: Path, model: Path, finished: Path) -> None:
+    workspace = make_workspace(tmp_path / "killed", model)
+    places = len((finished / "operations").read_text())
+    step = max(4, places // KILLS)
+    published: dict[str, str] = {}
+    for kill in range(20 * KILLS):
+        counter = workspace / f"operations-{kill}"
+        resume = ["--resume"] if (workspace / "runs/r001/manifest.json").exists() else []
+        done = command(
+            workspace,
+            "evolve",
+            "--rounds",
+            str(ROUNDS),
+            *resume,
+            KILL_COUNTER=str(counter),
+            KILL_AT=str(step + kill % 2),
+            KILL_ALL=str(kill // 2 % 2),
+        )
+        published = unchanged(workspace, published)
+        if done.returncode == 0:
+            break
+        assert len(counter.read_text()) >= step, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert kill >= KILLS
+    assert content(workspace) == content(finished)
+    assert weights(workspace) == weights(finished)
+    assert command(workspace, "db", "check").returncode == 0
+
+
+def unchanged(workspace: Path, before: dict[str, str]) -> dict[str, str]:
+    """Hashes of all published snapshots; those that were there before are the same."""
+    now = {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for manifest in sorted(workspace.glob("runs/r001/snapshots/[0-9]*/manifest.json"))
+        for path in sorted(manifest.parent.iterdir())
+    }
+    assert {path: now.get(path) for path in before} == before
+    return now
+
+
+def weights(workspace: Path) -> dict[str, str]:
+    files = sorted(workspace.glob("runs/r001/checkpoints/*/*.safetensors"))
+    return {str(path.relative_to(workspace)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
