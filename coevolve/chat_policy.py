@@ -9,7 +9,8 @@ from langchain_core.messages import convert_to_messages
 
 from envs.errors import PolicyUnavailable
 from envs.protocols import Completion, Message, Request
-from graphs.model import Budget, ModelSettings, Reply, call, chat_model
+from graphs.model import Budget, Reply, call, chat_model
+from graphs.settings import ModelSettings
 from store.errors import UsageError
 
 

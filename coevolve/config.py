@@ -15,8 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evals.run import EvalSettings
-from graphs.model import ModelSettings
-from graphs.state import ExploreSettings, ValidateSettings
+from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from store.errors import UsageError
 from store.signals import SignalSettings
 from training.config import TrainSettings

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import msgspec
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import BaseModel, ConfigDict, Field
 
 from envs import registry
 from envs.errors import InfraError
+from graphs.settings import ModelSettings
 from graphs.state import Call
 from store.errors import CoevolveError, UsageError
 from store.rows import Json
@@ -39,33 +39,6 @@ class ModelUnavailable(InfraError):
 
 class BudgetSpent(CoevolveError):
     """The phase's budget of tokens or money is used up; nothing is lost, a higher budget goes on from here."""
-
-
-class ModelSettings(BaseModel):
-    """How the explorer's model is called."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    temperature: float = Field(default=0.7, ge=0, le=2)
-    max_tokens: int = Field(default=1024, ge=1)
-    """Completion tokens of one call."""
-    timeout_s: float = Field(default=60.0, gt=0)
-    """Seconds until one attempt counts as failed."""
-    deadline_s: float = Field(default=180.0, gt=0)
-    """Seconds until a call is given up, over all attempts and pauses."""
-    attempts: int = Field(default=5, ge=1)
-    token_budget: int | None = Field(default=None, ge=1)
-    """Prompt and completion tokens of one phase; None = no limit."""
-    cost_budget: float | None = Field(default=None, gt=0)
-    """US dollars of one phase; None = no limit."""
-    input_price: float | None = Field(default=None, ge=0)
-    """US dollars per million prompt tokens; None = litellm's figure, or 0."""
-    output_price: float | None = Field(default=None, ge=0)
-    """US dollars per million completion tokens."""
-    concurrency: int = Field(default=4, ge=1)
-    """Explorations, or validations, at work at once."""
-    api_base: str | None = None
-    """URL of an OpenAI-compatible server."""
 
 
 class ModelFactory(Protocol):

@@ -15,8 +15,8 @@ from langchain_core.runnables import RunnableConfig
 from envs import registry
 from envs.protocols import Env
 from graphs.known import Known
-from graphs.model import Budget, ModelFactory, ModelSettings, chat_model
-from graphs.state import ExploreSettings, ValidateSettings
+from graphs.model import Budget, ModelFactory, chat_model
+from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 
 DEFAULT_ENV = "text2sql"
 DEFAULT_MODEL = "procedural"

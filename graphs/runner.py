@@ -17,19 +17,10 @@ from envs.protocols import Env, Report
 from graphs import explore, rows, validate
 from graphs.bench import Floor, Stop, bench, in_order
 from graphs.known import Known
-from graphs.model import Budget, ModelFactory, ModelSettings
+from graphs.model import Budget, ModelFactory
 from graphs.resources import Resources, model_factory
-from graphs.state import (
-    DraftJson,
-    ExploreJob,
-    ExploreSettings,
-    ExploreState,
-    SignalView,
-    ValidateSettings,
-    ValidateState,
-    derive_seed,
-    shown,
-)
+from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
+from graphs.state import DraftJson, ExploreJob, ExploreState, SignalView, ValidateState, derive_seed, shown
 from store.errors import UsageError
 from store.rows import Candidate, Exploration, Row, Task, Verdict
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from langgraph.channels import DeltaChannel
-from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # pydantic, which draws the input forms of Studio, wants it below 3.12
 
 from store.rows import Json, Signal, content_id
@@ -24,36 +23,6 @@ SHOWN_STEPS = 12
 """Steps of a flagged trajectory that an explorer is shown, the last ones."""
 SHOWN_CHARS = 2000
 """Characters of one action or observation that an explorer is shown."""
-
-
-class ExploreSettings(BaseModel):
-    """Budgets of one exploration (mission.md, default budgets)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    per_signal: int = Field(default=2, ge=1)
-    """Explorations of one signal."""
-    steps: int | None = Field(default=None, ge=1, le=100)
-    """Tool calls of one exploration; None = the environment's own default."""
-    candidates: int = Field(default=3, ge=1)
-    """Candidates that one exploration may yield."""
-    deadline_s: float = Field(default=300.0, gt=0)
-    """Seconds of model and tool time until an exploration stops and keeps what it has."""
-    token_budget: int = Field(default=60_000, ge=1)
-    """Prompt and completion tokens until an exploration stops and keeps what it has."""
-
-
-class ValidateSettings(BaseModel):
-    """Budgets of the validation of one candidate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    repairs: int = Field(default=1, ge=0, le=5)
-    """How often the validator may rewrite wording or reference."""
-    steps: int = Field(default=3, ge=1, le=12)
-    """Tool calls of one try in a fresh session."""
-    growth: float = Field(default=0.2, ge=0.1, le=0.3)
-    """Share of |D_t| that one round may add; the surplus stays pending."""
 
 
 class Call(TypedDict):

@@ -18,9 +18,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from envs.protocols import Message, Observation, Session
-from graphs.model import ModelSettings
 from graphs.prompting import read
 from graphs.runner import explore_all, validate_all
+from graphs.settings import ModelSettings
 from store.rows import ROW_TYPES, Candidate, Exploration, Json, Row, Task, Verdict
 from tests.fakes import EchoEnv, EchoSession
 from tests.graph_setup import CONTEXT, job, signal

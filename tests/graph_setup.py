@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envs.protocols import Session
-from graphs.model import ModelSettings
 from graphs.runner import explore_all, validate_all
-from graphs.state import Evidence, ExploreJob, ExploreSettings, StepView, ValidateSettings
+from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
+from graphs.state import Evidence, ExploreJob, StepView
 from store.rows import Candidate, Exploration, Row, Signal, Task, Verdict, content_id
 from tests.fakes import EchoEnv, EchoSession, Fault
 from tests.scripted import Roles, Script, ScriptedChatModel, calls

@@ -11,9 +11,9 @@ import pytest
 from graphs import explore as exploring
 from graphs.bench import bench
 from graphs.known import Known
-from graphs.model import ModelSettings
 from graphs.resources import Resources
-from graphs.state import ExploreSettings, ExploreState
+from graphs.settings import ExploreSettings, ModelSettings
+from graphs.state import ExploreState
 from tests.graph_setup import LOOK, Echo, explore, explorer, job
 from tests.scripted import ScriptedChatModel
 

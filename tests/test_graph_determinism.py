@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from envs import registry
-from graphs.model import ModelSettings
 from graphs.runner import explore_all, validate_all
+from graphs.settings import ModelSettings
 from graphs.state import ExploreJob
 from store.rows import Candidate, Row, Step, Task
 from tests.graph_setup import of

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from graphs.model import ModelSettings
 from graphs.sessions import SESSIONS
-from graphs.state import Evidence, ExploreSettings, StepView
+from graphs.settings import ExploreSettings, ModelSettings
+from graphs.state import Evidence, StepView
 from store.errors import UsageError
 from store.rows import Candidate, Step, Trajectory
 from tests.graph_setup import CONTEXT, DONE, LOOK, WORD, Echo, explore, explorer, job, of, signal

@@ -13,9 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from graphs.model import MAX_TEXT, ModelSettings, normalise
+from graphs.model import MAX_TEXT, normalise
 from graphs.prompting import ROLES, read, render
 from graphs.replies import read_context, read_finding, read_repair, read_tasks
+from graphs.settings import ModelSettings
 from graphs.state import Entry, View
 from store.rows import Candidate, content_id
 from tests.graph_setup import candidate, explore, explorer, job, of, signal, validate

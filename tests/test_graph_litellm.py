@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphs.model import ModelSettings
 from graphs.runner import explore_all, validate_all
+from graphs.settings import ModelSettings
 from store.rows import Candidate, Row, Step, Task
 from tests.fake_openai import reply, serve, tool_call
 from tests.graph_setup import CONTEXT, WORD, Echo, job, of, signal

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from envs.errors import InfraError
 from graphs.bench import in_order
-from graphs.model import ModelSettings
+from graphs.settings import ModelSettings
 from store.errors import UsageError
 from store.rows import Candidate, Exploration, Json, Row, Signal, Verdict
 from tests.graph_setup import DONE, LOOK, Echo, candidate, explore, explorer, job, of, signal, validate

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envs.protocols import Outcome
-from graphs.state import ValidateSettings
+from graphs.settings import ValidateSettings
 from store.rows import Step, Task, Trajectory, Verdict
 from tests.graph_setup import FINE, LOOK, Echo, candidate, explorer, of, validate
 from tests.scripted import calls

@@ -14,7 +14,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from graphs import model
-from graphs.model import Budget, ModelSettings, ModelUnavailable, Reply, call, chat_model
+from graphs.model import Budget, ModelUnavailable, Reply, call, chat_model
+from graphs.settings import ModelSettings
 from store.errors import CoevolveError, UsageError
 from store.rows import Json
 from tests.scripted import ScriptedChatModel, says

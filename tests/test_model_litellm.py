@@ -10,7 +10,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from graphs import model
-from graphs.model import Budget, BudgetSpent, ModelSettings, ModelUnavailable, Reply, call, chat_model
+from graphs.model import Budget, BudgetSpent, ModelUnavailable, Reply, call, chat_model
+from graphs.settings import ModelSettings
 from store.errors import UsageError
 from tests.fake_openai import FakeServer, cut, garbage, reply, serve, status, tarpit, tool_call
 

@@ -1,0 +1,62 @@
+"""Settings of the agents. Kept apart from the graphs, so that reading them does not import LangGraph."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ModelSettings(BaseModel):
+    """How the explorer's model is called."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float = Field(default=0.7, ge=0, le=2)
+    max_tokens: int = Field(default=1024, ge=1)
+    """Completion tokens of one call."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds until one attempt counts as failed."""
+    deadline_s: float = Field(default=180.0, gt=0)
+    """Seconds until a call is given up, over all attempts and pauses."""
+    attempts: int = Field(default=5, ge=1)
+    token_budget: int | None = Field(default=None, ge=1)
+    """Prompt and completion tokens of one phase; None = no limit."""
+    cost_budget: float | None = Field(default=None, gt=0)
+    """US dollars of one phase; None = no limit."""
+    input_price: float | None = Field(default=None, ge=0)
+    """US dollars per million prompt tokens; None = litellm's figure, or 0."""
+    output_price: float | None = Field(default=None, ge=0)
+    """US dollars per million completion tokens."""
+    concurrency: int = Field(default=4, ge=1)
+    """Explorations, or validations, at work at once."""
+    api_base: str | None = None
+    """URL of an OpenAI-compatible server."""
+
+
+class ExploreSettings(BaseModel):
+    """Budgets of one exploration (mission.md, default budgets)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_signal: int = Field(default=2, ge=1)
+    """Explorations of one signal."""
+    steps: int | None = Field(default=None, ge=1, le=100)
+    """Tool calls of one exploration; None = the environment's own default."""
+    candidates: int = Field(default=3, ge=1)
+    """Candidates that one exploration may yield."""
+    deadline_s: float = Field(default=300.0, gt=0)
+    """Seconds of model and tool time until an exploration stops and keeps what it has."""
+    token_budget: int = Field(default=60_000, ge=1)
+    """Prompt and completion tokens until an exploration stops and keeps what it has."""
+
+
+class ValidateSettings(BaseModel):
+    """Budgets of the validation of one candidate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    repairs: int = Field(default=1, ge=0, le=5)
+    """How often the validator may rewrite wording or reference."""
+    steps: int = Field(default=3, ge=1, le=12)
+    """Tool calls of one try in a fresh session."""
+    growth: float = Field(default=0.2, ge=0.1, le=0.3)
+    """Share of |D_t| that one round may add; the surplus stays pending."""
