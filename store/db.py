@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -348,16 +349,10 @@ def _discard(path: Path) -> None:
 def _insert(connection: Connection, rows: list[Row], cursors: dict[str, Cursor]) -> None:
     connection.execute("BEGIN")
     try:
-        for kind, row_type in KINDS.items():
-            first = {
-                tuple(getattr(row, name) for name in row_type.KEY): row
-                for row in reversed(rows)
-                if type(row) is row_type
-            }
-            if first:
-                connection.register("incoming", to_arrow(row_type, list(reversed(first.values()))))
-                connection.execute(_insertion(kind))
-                connection.unregister("incoming")
+        for row_type, unique in _grouped(rows).items():
+            connection.register("incoming", to_arrow(row_type, unique))
+            connection.execute(_insertion(kind_of(row_type)))
+            connection.unregister("incoming")
         at = [(name, *cursor) for name, cursor in cursors.items()]
         connection.executemany("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)", at)
     except BaseException:
@@ -365,6 +360,14 @@ def _insert(connection: Connection, rows: list[Row], cursors: dict[str, Cursor])
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _grouped(rows: Iterable[Row]) -> dict[type[Row], list[Row]]:
+    """Rows by type; of several with one key the first."""
+    groups: dict[type[Row], dict[Any, Row]] = {}
+    for row in rows:
+        groups.setdefault(type(row), {}).setdefault(attrgetter(*row.KEY)(row), row)
+    return {row_type: list(unique.values()) for row_type, unique in groups.items()}
 
 
 def _insertion(kind: str) -> str:

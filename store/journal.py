@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from store.errors import StoreError
-from store.rows import Row
+from store.rows import Row, without_lone_surrogates
 from store.schema import KINDS, columns, kind_of
 
 _PREFIX, _SUFFIX = b'{"crc":"', b'",'
@@ -88,7 +88,9 @@ class _Unreadable(Exception):
 
 _LINE = msgspec.json.Decoder(_Line)
 _ROWS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(row) for kind, row in KINDS.items()}
-_INTEGERS = {kind: [column.name for column in columns(row) if column.type == "BIGINT"] for kind, row in KINDS.items()}
+_INTEGERS = {
+    kind: [column.name for column in columns(row) if column.type.startswith("BIGINT")] for kind, row in KINDS.items()
+}
 
 
 class Journal:
@@ -167,7 +169,7 @@ def _encode_row(row: Row) -> bytes:
         try:
             data = msgspec.json.encode(row)
         except UnicodeEncodeError:
-            data = msgspec.json.encode(_without_lone_surrogates(msgspec.to_builtins(row)))
+            data = msgspec.json.encode(without_lone_surrogates(msgspec.to_builtins(row)))
         _ROWS[kind_of(type(row))].decode(data)
         _check_integers(row)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, KeyError) as error:
@@ -178,19 +180,9 @@ def _encode_row(row: Row) -> bytes:
 def _check_integers(row: Row) -> None:
     for name in _INTEGERS[kind_of(type(row))]:
         value = getattr(row, name)
-        if value is not None and not -(2**63) <= value < 2**63:
+        numbers = value if isinstance(value, list) else [value or 0]
+        if numbers and not -(2**63) <= min(numbers) <= max(numbers) < 2**63:
             raise OverflowError(f"{name} = {value} does not fit 64 bits")
-
-
-def _without_lone_surrogates(value: Any) -> Any:
-    """The JSON value with U+FFFD for what UTF-8 can't hold: a model may emit "\\ud800" in its JSON."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_without_lone_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
-    return value
 
 
 def segments(directory: Path) -> list[Path]:

@@ -38,8 +38,22 @@ SignalKind = Literal["forgetting", "boundary", "rare"]
 
 def content_id(*parts: Json) -> str:
     """16 hex digits of SHA-256 over the canonical JSON of `parts` (sorted keys, no spaces)."""
-    canonical = msgspec.json.encode(parts, order="sorted")
+    try:
+        canonical = msgspec.json.encode(parts, order="sorted")
+    except UnicodeEncodeError:
+        canonical = msgspec.json.encode(without_lone_surrogates(parts), order="sorted")
     return hashlib.sha256(canonical).hexdigest()[:16]
+
+
+def without_lone_surrogates(value: Json) -> Json:
+    """The value with U+FFFD for what UTF-8 can't hold: a model may write "\\ud800" in its JSON. Rows are stored so."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list | tuple):
+        return [without_lone_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {without_lone_surrogates(key): without_lone_surrogates(item) for key, item in value.items()}
+    return value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

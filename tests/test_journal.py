@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from store import journal as journal_module
 from store.errors import StoreError
 from store.journal import START, Cursor, Journal, encode, read, segments
-from store.rows import ROW_TYPES, Row, Score, Step, Task, Trajectory, Withdrawal
+from store.rows import ROW_TYPES, Row, Score, Step, Task, Trajectory, Withdrawal, content_id
 from tests.store_rows import exploration, phase, step, task, trajectory
 
 
@@ -99,6 +99,7 @@ def test_values_that_do_not_fit_their_type_are_refused_and_nothing_is_written(tm
     wrong: list[tuple[Row, str]] = [
         (trajectory(score="high"), r"score"),
         (trajectory(seed=2**63), "seed = 9223372036854775808 does not fit 64 bits"),
+        (step("x", ["a"], prompt_ids=[1, 2**63]), r"prompt_ids = .* does not fit 64 bits"),
         (step("x", [1]), r"tokens"),  # type: ignore[list-item]
         (step("x", ["a"], logprobs=[float("nan")]), r"logprobs"),
         (task(1, difficulty=float("inf")), r"difficulty"),
@@ -116,6 +117,10 @@ def test_what_utf_8_cannot_hold_is_replaced(tmp_path: Path) -> None:
     (row,) = written(tmp_path)
     assert isinstance(row, Step)
     assert (row.tokens, row.action, row.observation) == (["a�"], "�!", "😀 \x00")
+
+
+def test_an_id_of_such_content_is_the_id_of_what_is_stored() -> None:
+    assert content_id("a\ud800", {"b": ["\udfff"]}) == content_id("a�", {"b": ["�"]})
 
 
 JSON = st.recursive(

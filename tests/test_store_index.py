@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,29 @@ def test_ingesting_again_changes_nothing(store: Store) -> None:
     assert store.ingest() == len(ONE_OF_EACH)
     assert all(store.rows(type(row)) == [row] for row in ONE_OF_EACH)
     assert store.query("SELECT count(*) FROM tool_calls") == [(1,)]
+
+
+HOSTILE: list[Any] = [
+    [2**63, 2**64 - 1, -(2**63), 1e308, 5e-324, -0.0],
+    {"": {"\x00": "\x00\ud800"}, "a b": [], "\"'": {}},
+    "NULL",
+    "",
+    0,
+    False,
+    [None],
+    {"text": "x" * 100_000},
+    reduce(lambda inner, _: [inner], range(200), "deep"),
+]
+
+
+def test_hostile_json_is_stored_and_never_stops_the_ingest(store: Store) -> None:
+    for number, value in enumerate(HOSTILE):
+        store.append(task(0, id=f"{number:02}", reference=value, user_turns=[repr(value)[:50], "\udfff"]))
+    stored = [row.reference for row in store.rows(Task)]
+    assert stored[0] == HOSTILE[0]
+    assert stored[1] == {"": {"\x00": "\x00�"}, "a b": [], "\"'": {}}
+    assert stored[2:] == HOSTILE[2:]
+    assert store.check() == []
 
 
 def test_of_two_rows_with_one_key_the_first_stays(store: Store) -> None:
