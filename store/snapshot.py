@@ -212,7 +212,7 @@ def _parse(path: Path, number: int, line: bytes) -> Task:
         content = msgspec.json.decode(line)
         if not isinstance(content, dict):
             raise UsageError(
-                f"{where}: expected a JSON object, got {line[:60].decode(errors='replace')}; its keys are the fields of Task"
+                f"{where}: expected a JSON object with the fields of Task, got {line[:60].decode(errors='replace')}"
             )
         given = content.get("id")
         task = msgspec.convert({**content, "id": given or ""}, Task)
