@@ -31,11 +31,9 @@ COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "t
 
 
 def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int) -> RunFolder:
-    """A new run with settings resolved from config.toml, environment and --set."""
+    """A new run with settings resolved from config.toml, environment and --set; all that can be checked is checked."""
     settings = load_settings(workspace.config, overrides)
-    registry.get(settings.env)
-    if not settings.policy.startswith("litellm:"):
-        wiring.model_folder(settings)
+    wiring.check(settings, trained=planned > 0)
     created = time.time()
     config = settings.model_dump(mode="json", by_alias=True)
     manifest = {"created_at": created, "rounds": planned, "versions": versions()}

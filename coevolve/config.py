@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evals.run import EvalSettings
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
@@ -32,6 +32,12 @@ class SeedSetSettings(BaseModel):
     """Seed tasks of the environment, evenly over worlds; -1 = all."""
     unguided: int = Field(default=40, ge=0)
     """Validated tasks of unguided exploration."""
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> SeedSetSettings:
+        if self.seeds == self.unguided == 0:
+            raise ValueError("D_0 is empty; set seed_set.seeds or seed_set.unguided above 0")
+        return self
 
 
 class Settings(BaseModel):

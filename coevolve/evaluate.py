@@ -21,9 +21,9 @@ async def evaluate_version(
 
     With or without `resume`, a suite that was played is not played again: the score of a version does not change.
     """
-    version = newest_version(loop) if version is None else version
     limit = loop.settings.eval.limit if limit is None else limit
     chosen = {name: suite(loop.env, name, limit) for name in names or loop.settings.eval.suites}
+    version = newest_version(loop) if version is None else version
     labels = {name: label(name, limit, loop.settings.eval.k) for name in chosen}
     policy: Policy | None = None
     for name, tasks in chosen.items():

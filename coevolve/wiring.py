@@ -11,8 +11,22 @@ from pathlib import Path
 
 from coevolve.config import Settings
 from coevolve.workspace import RunFolder
+from envs import registry
 from envs.protocols import Policy
+from evals.suites import suite
+from graphs.model import chat_model
 from store.errors import UsageError
+
+
+def check(settings: Settings, *, trained: bool) -> None:
+    """UsageError if a spec names nothing that is there: environment, suites, explorer, policy; before a run starts."""
+    env = registry.get(settings.env)
+    for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
+        suite(env, name)
+    if not settings.explorer.startswith("litellm:"):  # those are built at first use, importing litellm takes seconds
+        chat_model(settings.explorer, settings.model, env=settings.env, seed=settings.seed)
+    if trained or not settings.policy.startswith("litellm:"):
+        model_folder(settings)
 
 
 def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
@@ -22,9 +36,11 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
 
         return ChatPolicy(settings.policy, version, env=settings.env, settings=settings.model)
     require_training()
-    from training.checkpoint import adapter
+    from training.checkpoint import adapter, load
     from training.policy import HFPolicy
 
+    if load(run.checkpoints, version) is None:
+        raise UsageError(f"policy version: run {run.id} has no version {version}; train iteration {version - 1} first")
     return HFPolicy(
         model_folder(settings),
         spec=settings.policy,

@@ -67,7 +67,7 @@ def load(path: Path, ref: str | int = "latest") -> tuple[Snapshot, list[Task]]:
     """A snapshot and its tasks, verified. `path` is a snapshot's folder, or the directory of all and `ref` one of them:
     `latest`, a t, an id, or a folder's name.
 
-    UsageError if there is none such; StoreError, naming what differs, if it is not what was frozen.
+    UsageError if there is none such; another, naming what differs, if it is not what was frozen.
     """
     folder = path if (path / _TASKS).exists() or (path / _MANIFEST).exists() else _resolve(path, str(ref))
     manifest = _manifest(folder)
@@ -177,11 +177,11 @@ def _find(directory: Path, pattern: str) -> list[Path]:
 def _manifest(folder: Path) -> Manifest:
     path = folder / _MANIFEST
     if not path.exists():
-        raise StoreError(f"snapshot {folder}: {_MANIFEST} is missing, so it is not whole; freeze it again")
+        raise UsageError(f"snapshot {folder}: {_MANIFEST} is missing, so it is not whole; freeze it again")
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except msgspec.MsgspecError as error:
-        raise StoreError(f"snapshot {folder}: {_MANIFEST} is damaged ({error}); restore it or freeze again") from error
+        raise UsageError(f"snapshot {folder}: {_MANIFEST} is damaged ({error}); restore it or freeze again") from error
 
 
 def _tasks(folder: Path, manifest: Manifest) -> list[Task]:
@@ -191,7 +191,7 @@ def _tasks(folder: Path, manifest: Manifest) -> list[Task]:
 
     path = folder / _TASKS
     if not path.exists():
-        raise StoreError(f"snapshot {folder}: {_TASKS} is missing; restore it or freeze again")
+        raise UsageError(f"snapshot {folder}: {_TASKS} is missing; restore it or freeze again")
     found = _sha256(path)
     if found != manifest.sha256:
         raise _differs(folder, f"sha256 of {_TASKS}", manifest.sha256, found)
@@ -199,8 +199,8 @@ def _tasks(folder: Path, manifest: Manifest) -> list[Task]:
     return list(from_tuples(Task, zip(*columns.values(), strict=True)))
 
 
-def _differs(folder: Path, what: str, manifest: str, found: str) -> StoreError:
-    return StoreError(
+def _differs(folder: Path, what: str, manifest: str, found: str) -> UsageError:
+    return UsageError(
         f"snapshot {folder}: {what} is {found}, its manifest says {manifest}: it was changed after it was frozen; "
         "restore it or freeze again"
     )

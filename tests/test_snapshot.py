@@ -90,20 +90,20 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_missing_manifest_is_told(folder: Path) -> None:
     (folder / "manifest.json").unlink()
-    with pytest.raises(StoreError, match=r"manifest.json is missing, so it is not whole"):
+    with pytest.raises(UsageError, match=r"manifest.json is missing, so it is not whole"):
         load(folder.parent)
 
 
 def test_missing_tasks_are_told(folder: Path) -> None:
     (folder / "tasks.parquet").unlink()
-    with pytest.raises(StoreError, match=r"tasks.parquet is missing"):
+    with pytest.raises(UsageError, match=r"tasks.parquet is missing"):
         load(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"id": 1}'])
 def test_a_damaged_manifest_is_told(content: bytes, folder: Path) -> None:
     (folder / "manifest.json").write_bytes(content)
-    with pytest.raises(StoreError, match=r"manifest.json is damaged"):
+    with pytest.raises(UsageError, match=r"manifest.json is damaged"):
         load(folder)
 
 
@@ -113,7 +113,7 @@ def test_a_changed_file_is_told(folder: Path) -> None:
         flipped = bytearray(data)
         flipped[at] ^= 4
         (folder / "tasks.parquet").write_bytes(flipped)
-        with pytest.raises(StoreError, match=r"sha256 of tasks.parquet is \w+, its manifest says \w+: it was changed"):
+        with pytest.raises(UsageError, match=r"sha256 of tasks.parquet is \w+, its manifest says \w+: it was changed"):
             load(folder)
 
 
@@ -124,7 +124,7 @@ def test_other_tasks_under_a_matching_file_hash_are_told(folder: Path, tmp_path:
     manifest = json.loads((folder / "manifest.json").read_bytes())
     manifest["sha256"] = json.loads((source / "manifest.json").read_bytes())["sha256"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StoreError, match=f"content hash is {other.id}, its manifest says"):
+    with pytest.raises(UsageError, match=f"content hash is {other.id}, its manifest says"):
         load(folder)
 
 

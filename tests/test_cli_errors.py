@@ -1,0 +1,110 @@
+"""Bad input to the command line: one clear line with field, value and fix, exit code 2, nothing changed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli import coevolve
+from tests.loops import make_workspace
+from tests.tiny_model import write_random_model
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace whose newest run has D_0 and nothing else."""
+    root = tmp_path_factory.mktemp("seeded")
+    workspace = make_workspace(root / "work", write_random_model(root / "model"))
+    assert coevolve("seed", "--workspace", workspace).code == 0
+    return workspace
+
+
+@pytest.fixture
+def work(seeded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(seeded, tmp_path / "work"))
+
+
+def state(workspace: Path) -> dict[str, bytes]:
+    """Everything that a refused command must leave alone: journal, snapshots, checkpoints, settings."""
+    kept = [
+        path
+        for path in workspace.rglob("*")
+        if path.is_file() and path.suffix in (".jsonl", ".parquet", ".json", ".toml")
+    ]
+    return {str(path): path.read_bytes() for path in kept}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["evolve", "--set", "train.sft.speed=1"], "unknown key 'train.sft.speed'"),
+        (["evolve", "--set", "env=chess"], "chess"),
+        (["evolve", "--set", "policy=hf:/no/such/model"], "/no/such/model"),
+        (["evolve", "--set", "policy=gpt"], "hf:DIR"),
+        (["evolve", "--set", "policy=litellm:some/model"], "no weights to train"),
+        (["evolve", "--run", "r001"], "--resume"),
+        (["evolve", "--resume", "--run", "r9"], "no run 'r9'"),
+        (["seed", "--set", "explorer=oracle"], "oracle"),
+        (["seed", "--set", "seed_set.seeds=0", "--set", "seed_set.unguided=0"], "D_0 is empty"),
+        (["train", "--snapshot", "nonsense"], "nonsense"),
+        (["train", "--snapshot", "7"], "7"),
+        (["signals"], "nothing is trained yet"),
+        (["explore", "--signals", "latest"], "nothing is trained yet"),
+        (["validate"], "nothing is trained yet"),
+        (["eval", "--suite", "platinum"], "'platinum' is not a suite"),
+        (["eval"], "no policy version yet"),
+        (["eval", "--policy-version", "5"], "5"),
+        (["why", "zzz"], "no task 'zzz'"),
+        (["why", ""], "no task ''"),
+        (["sql", "selec 1"], "selec"),
+        (["sql", "select scor from trajectory"], "score"),
+        (["sql", "drop table task"], "read-only"),
+        (["status", "--run", "r7"], "no run 'r7'"),
+    ],
+)
+def test_refused_with_a_reason(work: Path, arguments: list[str], words: str) -> None:
+    before = state(work)
+    done = coevolve(arguments[0], "--workspace", work, *arguments[1:])
+    assert (done.code, done.out) == (2, "")
+    lines = [line for line in done.err.splitlines() if line.startswith("error:")]
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert state(work) == before
+
+
+@pytest.mark.parametrize("text", ["seed = ", "sed = 1", "[train]\nk = 8"])
+def test_a_bad_config_stops_every_start(work: Path, text: str) -> None:
+    (work / "config.toml").write_text(text)
+    for command in ("seed", "evolve"):
+        assert coevolve(command, "--workspace", work).code == 2
+
+
+def test_no_workspace_here(tmp_path: Path) -> None:
+    done = coevolve("status", "--workspace", tmp_path)
+    assert done.code == 2
+    assert "coevolve init" in done.err
+
+
+def test_init_refuses_a_workspace(work: Path) -> None:
+    done = coevolve("init", work)
+    assert (done.code, "already" in done.err) == (2, True)
+
+
+def test_a_snapshot_that_was_changed_is_refused(work: Path) -> None:
+    (parquet,) = work.glob("runs/r001/snapshots/0-*/tasks.parquet")
+    parquet.write_bytes(parquet.read_bytes()[:-1] + b"x")
+    done = coevolve("train", "--workspace", work)
+    assert done.code == 2
+    assert "changed after it was frozen" in done.err
+    assert not (work / "runs/r001/checkpoints").exists()
+
+
+def test_a_second_command_on_a_run_at_work_is_refused(work: Path) -> None:
+    from coevolve.workspace import Workspace
+
+    with Workspace.find(str(work)).run().locked("train"):
+        done = coevolve("train", "--workspace", work)
+    assert done.code == 1
+    assert "PID" in done.err

@@ -1,0 +1,121 @@
+"""status, sql, why, db, doctor, env: what they print for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from coevolve.cli import main
+from coevolve.show import inert
+from tests.cli import coevolve
+from tests.loops import make_workspace
+from tests.tiny_model import write_random_model
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("questions")
+    workspace = make_workspace(root / "work", write_random_model(root / "model"))
+    assert coevolve("seed", "--workspace", workspace).code == 0
+    return workspace
+
+
+def test_sql_as_table_json_and_csv(work: Path) -> None:
+    query = "select origin, count(*) as n from task group by origin order by origin"
+    assert json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[1] == {"origin": "seed", "n": 6}
+    rows = list(csv.reader(io.StringIO(coevolve("sql", "--workspace", work, "--csv", query).out)))
+    assert (rows[0], rows[2]) == (["origin", "n"], ["seed", "6"])
+    assert "origin" in coevolve("sql", "--workspace", work, query).out
+
+
+def test_why_tells_the_lineage_of_an_explored_task(work: Path) -> None:
+    query = "select task_id from verdict where adopt and task_id in (select unnest(task_ids) from snapshot) limit 1"
+    task = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["task_id"]
+    told = coevolve("why", "--workspace", work, task[:10]).out
+    for words in (task, "signal       none: unguided", "exploration", "step", "verdict      valid", "snapshots    D_0"):
+        assert words in told
+    data = json.loads(coevolve("why", "--workspace", work, task, "--json").out)
+    assert data["lineage"][0]["exploration"]["steps"]
+
+
+def test_why_of_a_seed_task(work: Path) -> None:
+    query = "select id from task where origin = 'seed' limit 1"
+    task = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["id"]
+    assert "seed tasks" in coevolve("why", "--workspace", work, task).out
+
+
+def test_status_before_and_after_the_first_run(work: Path, tmp_path: Path) -> None:
+    data = json.loads(coevolve("status", "--workspace", work, "--json").out)
+    assert (data["run"], data["last_phase"]) == ("r001", "seed of iteration 0")
+    coevolve("init", tmp_path / "empty")
+    assert "no run yet" in coevolve("status", "--workspace", tmp_path / "empty").out
+
+
+def test_the_index_is_made_again(work: Path) -> None:
+    assert coevolve("db", "check", "--workspace", work).code == 0
+    rows = json.loads(coevolve("db", "rebuild", "--workspace", work, "--json").out)["rows"]
+    assert rows > 100
+    assert coevolve("db", "check", "--workspace", work).code == 0
+
+
+def test_doctor_has_a_fix_for_every_finding(work: Path) -> None:
+    findings = json.loads(coevolve("doctor", "--workspace", work, "--json").out)
+    assert {"python", "config", "policy", "store"} <= {finding["what"] for finding in findings}
+    assert all(finding["fix"] for finding in findings if finding["state"] != "ok")
+
+
+def test_environments_are_listed(work: Path) -> None:
+    (row,) = [row for row in json.loads(coevolve("env", "list", "--json").out) if row["name"] == "text2sql"]
+    assert row["seed_tasks"] >= 80
+    assert row["suites"]["gold"] >= 150
+    assert coevolve("env", "install", "text2sql").code == 0
+    assert coevolve("env", "install", "chess").code == 2
+
+
+def test_control_characters_are_shown_not_sent() -> None:
+    assert inert("\x1b[31mred\x00 tab\t") == "\\x1b[31mred\\x00 tab\\t"
+
+
+def test_the_flags_are_the_ones_we_mean_to_have() -> None:
+    """A new flag is a promise: add it here on purpose."""
+    assert flags(main) == {
+        "init": [],
+        "seed": ["--json", "--resume", "--run", "--set", "--workspace"],
+        "evolve": ["--json", "--resume", "--rounds", "--run", "--set", "--workspace"],
+        "train": ["--json", "--resume", "--run", "--set", "--snapshot", "--workspace"],
+        "signals": ["--json", "--run", "--set", "--workspace"],
+        "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
+        "validate": ["--json", "--run", "--set", "--workspace"],
+        "eval": ["--json", "--limit", "--policy-version", "--resume", "--run", "--set", "--suite", "--workspace"],
+        "status": ["--json", "--run", "--workspace"],
+        "sql": ["--csv", "--json", "--workspace"],
+        "why": ["--json", "--run", "--workspace"],
+        "doctor": ["--json", "--workspace"],
+        "db check": ["--json", "--workspace"],
+        "db rebuild": ["--json", "--workspace"],
+        "env list": ["--json"],
+        "env install": [],
+    }
+
+
+def flags(group: click.Group, prefix: str = "") -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found |= flags(command, f"{prefix}{name} ")
+        else:
+            options = [p for p in command.params if isinstance(p, click.Option)]
+            found[prefix + name] = sorted(option.opts[0] for option in options)
+    return found
+
+
+def test_it_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "coevolve", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("coevolve, version")
