@@ -23,7 +23,7 @@ lint: $(READY)  ## ruff, mypy strict, pyright, import layers
 	@echo "== layers";  $(BIN)/lint-imports
 
 bench: $(READY)  ## the benchmarks, printed as ratios against a baseline of the same run
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in benchmarks/[a-z]*.py; do name=$$(basename $$file .py); echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 setup: $(READY)  ## only make .venv
 

@@ -256,8 +256,12 @@ def why_command(*, workspace: str | None, run_id: str | None, task: str, **_: An
 
 
 def check_command(*, workspace: str | None, **_: Any) -> Result:
-    problems = [str(problem) for problem in Workspace.find(workspace).store.check()]
-    return problems, "\n".join(problems) or "index and journal agree; every line of the journal is sound"
+    found = Workspace.find(workspace).store.check()
+    problems = [{"problem": str(problem), "harmless": problem.harmless} for problem in found]
+    lines = [f"{'note: ' if problem.harmless else ''}{problem}" for problem in found]
+    if all(problem.harmless for problem in found):
+        lines.append("index and journal agree; every row of the journal is sound")
+    return problems, "\n".join(lines)
 
 
 def rebuild_command(*, workspace: str | None, **_: Any) -> Result:

@@ -90,7 +90,7 @@ def _workspace(place: Workspace) -> Iterator[Finding]:
         yield _finding("fail", "config", str(error), f"edit {place.config}")
         return
     yield from _policy(settings.policy)
-    problems = place.store.check()
+    problems = [problem for problem in place.store.check() if not problem.harmless]
     if problems:
         yield _finding("fail", "store", f"{len(problems)} problems, first: {problems[0]}", "coevolve db check")
     else:

@@ -14,9 +14,9 @@ def job(store: Store, signal: Signal, index: int) -> ExploreJob:
     """The index-th exploration of a signal. It goes to the world of the trajectory that it is shown first.
 
     A second exploration of the same signal begins with another of its trajectories, so the two look at it differently.
-    Their order is by task and k, not by id: ids depend on the run's name, and two runs with one seed explore alike.
+    Failures come first. The order is not by id, which depends on the run's name: two runs of one seed explore alike.
     """
-    found = store.rows(Trajectory, "list_contains(?, id)", [signal.evidence], order="task_id, k")
+    found = store.rows(Trajectory, "list_contains(?, id)", [signal.evidence], order="score, task_id, k")
     start = index % len(found)
     shown = [*found[start:], *found[:start]][:SHOWN]
     return ExploreJob(
