@@ -55,7 +55,7 @@ def test_an_iteration_writes_rollouts_of_version_t_and_version_t_plus_1(trained:
     json.dumps(counts)
 
 
-def test_the_warm_start_learns_from_the_seed_tasks_alone(trained: Any) -> None:
+def test_the_warm_start_learns_from_all_seed_tasks_of_the_environment_alone(trained: Any) -> None:
     warm = checkpoint.load(trained[0] / "checkpoints", 0)
     assert warm is not None
     assert (warm.parent, warm.counts["examples"], warm.counts["steps"]) == (None, 5, 6)

@@ -19,13 +19,14 @@ SETTINGS = TrainSettings(
     sft=SftSettings(warm_epochs=2, epochs=1, lr=1e-2, batch=2, lora_r=4, lora_alpha=8),
 )
 ENV = EchoEnv(words=("one", "two", "three", "four", "five"), turns=2)
+EXPLORED = [ENV.task(word, origin="explored") for word in ("six", "seven")]
 
 
 def a_job(root: Path, t: int = 0, *, settings: TrainSettings = SETTINGS) -> TrainJob:
-    """A job on D_t = five seed tasks and one explored, in a fresh or a begun folder."""
+    """A job on D_t = four of five seed tasks and two explored ones, in a fresh or a begun folder."""
     if not (root / "model" / "config.json").exists():
         write_random_model(root / "model")
-    frozen = freeze(root / "snapshots", "r", t, [*ENV.seed_tasks(), ENV.task("six", origin="explored")])
+    frozen = freeze(root / "snapshots", "r", t, [*ENV.seed_tasks()[:4], *EXPLORED])
     return TrainJob(
         run="r",
         t=t,

@@ -77,9 +77,9 @@ def train(job: TrainJob, *, done: Iterable[Trajectory], append: Append, report: 
 
 
 def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], report: Report) -> None:
-    """Fine-tuned on the seed tasks (all of D_0 if it has none), or the base model."""
+    """Fine-tuned on the environment's seed tasks (on D_0 where it has none), or the base model."""
     if job.settings.warm_start:
-        seeds = [task for task in tasks if task.origin == "seed"] or tasks
+        seeds = job.env.seed_tasks() or tasks
         _update(job, snapshot, seeds, parent=None, epochs=job.settings.sft.warm_epochs, counts={}, report=report)
     else:
         base = Checkpoint(run=job.run, version=0, base=job.policy, parent=None, snapshot=None, adapter=False, counts={})
