@@ -24,7 +24,7 @@ def check(settings: Settings, *, trained: bool) -> None:
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
     if not settings.explorer.startswith("litellm:"):  # those are built at first use, importing litellm takes seconds
-        chat_model(settings.explorer, settings.model, env=settings.env, seed=settings.seed)
+        chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
     if trained or not settings.policy.startswith("litellm:"):
         model_folder(settings)
 

@@ -1,4 +1,4 @@
-"""Environments by name."""
+"""Environments by spec: a name, and for some a folder after a colon (`text2sql`, `text2sql:path/to/spider`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def names() -> list[str]:
 
 
 def get(name: str, **options: Any) -> Env:
-    """The environment of that name. UsageError if there is none, or if it takes no such option."""
+    """The environment of that spec. UsageError if there is none, or if it takes no such option."""
+    name, colon, folder = name.partition(":")
+    if colon:
+        options["folder"] = folder
     make = _ENVS.get(name)
     if make is None:
         raise UsageError(f"env {name!r}: there is none of that name; choose from {', '.join(names())}")

@@ -52,6 +52,14 @@ def test_a_spider_folder_is_an_environment(spider: Path) -> None:
     assert all(asyncio.run(env.replay(task)).success for task in (seed, *suites["gold"]))
 
 
+def test_more_files_of_a_database_are_more_populations(spider: Path) -> None:
+    (spider / "database/trade/trade_1.sqlite").write_bytes(build(DDL, ROWS[1]))
+    env = registry.get(f"text2sql:{spider}")
+    (seed,) = env.seed_tasks()
+    assert len(seed.expected) == 2
+    assert seed.expected[0] != seed.expected[1]
+
+
 def test_files_are_not_touched(spider: Path) -> None:
     before = {path: path.read_bytes() for path in spider.rglob("*") if path.is_file()}
     env = registry.get("text2sql", folder=str(spider))

@@ -4,8 +4,9 @@ Both ship `database/<db>/<db>.sqlite` and JSON files of items {"db_id", "questio
 whose name starts with `train` become seeds, those of `dev*` the suite `gold`, of `test*` the suite `test`. BIRD's
 `evidence` is put before the question. `tables.json` repeats what the databases say themselves and is only checked.
 
-Such a database has one population. So an answer that is right by luck on its rows passes, the rule "the result
-differs between two populations" cannot hold, and tasks have one expected hash. Items are taken if they run; the few
+More `.sqlite` files beside `<db>.sqlite` are further populations of it, as in Spider's test suites (Zhong et al. 2020).
+Without them a database has one population: an answer that is right by luck on its rows passes, the rule "the result
+differs between two populations" cannot hold, and so no explored task is admitted. Items are taken if they run; the few
 that do not are left out with a warning. The files are opened read-only and never written.
 """
 
@@ -76,7 +77,8 @@ def _world(name: str, path: Path, questions: Items) -> SqlWorld:
         shape = tuple(tables(path))
     except sqlite3.Error as error:
         raise UsageError(f"{path}: it is no SQLite database ({error})") from error
-    return SqlWorld(id=name, split=splits[0], tables=shape, populations=(path,), limits=LIMITS)
+    variants = sorted(other for other in path.parent.glob("*.sqlite") if other != path)
+    return SqlWorld(id=name, split=splits[0], tables=shape, populations=(path, *variants), limits=LIMITS)
 
 
 def _check_tables_json(path: Path, databases: dict[str, Path]) -> None:
