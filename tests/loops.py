@@ -39,19 +39,24 @@ def make_workspace(root: Path, model: Path) -> Path:
     return root
 
 
-def command(workspace: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def start(workspace: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """A `coevolve` process in the workspace. One thread, so that sums are added in one order."""
     name, *rest = arguments
-    line = [sys.executable, "-m", "coevolve", name, "--workspace", str(workspace), *rest]
-    return subprocess.run(
-        line,
+    return subprocess.Popen(
+        [sys.executable, "-m", "coevolve", name, "--workspace", str(workspace), *rest],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(KILLER), **environment},
         cwd=workspace,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=600,
     )
+
+
+def command(workspace: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same, run to its end."""
+    process = start(workspace, *arguments, **environment)
+    out, err = process.communicate(timeout=900)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 CONTENT = {

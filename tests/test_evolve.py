@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from envs import registry
 from store.db import Store
 from store.rows import Task
 from store.snapshot import load
-from tests.loops import command, content, make_workspace
+from tests.loops import command, content, make_workspace, start
 from tests.random_sql_model import write_random_sql_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -140,6 +141,58 @@ def test_killed_at_many_places_it_equals_an_uninterrupted_run(tmp_path: Path, mo
     assert content(workspace) == content(finished)
     assert weights(workspace) == weights(finished)
     assert command(workspace, "db", "check").returncode == 0
+
+
+def test_sigterm_drains_and_resume_goes_on(tmp_path: Path, model: Path, finished: Path) -> None:
+    workspace = make_workspace(tmp_path / "stopped", model)
+    running = start(workspace, "evolve", "--rounds", str(ROUNDS))
+    store = Store(workspace / "store")
+    while not store.query("select 1 from trajectory where purpose = 'train' limit 1"):
+        assert running.poll() is None
+        time.sleep(0.2)
+    running.terminate()
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 1
+    assert "stopped as asked" in errors
+    done = command(workspace, "evolve", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert content(workspace) == content(finished)
+
+
+def test_killed_with_the_real_model(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path / "real", tmp_path)
+    settings = {"policy": "smollm2", "seed_set.unguided": 2, "train.model.dtype": "auto", "eval.limit": 3}
+    settings |= {
+        "train.collect.rollouts": 2,
+        "train.collect.max_tokens": 24,
+        "eval.final": "",
+        "train.warm_start": "false",
+    }
+    overrides = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    counter = str(workspace / "operations")
+    done = command(workspace, "evolve", "--rounds", "1", *overrides, KILL_COUNTER=counter, KILL_AT="1000000")
+    operations = len(Path(counter).read_text())
+    assert done.returncode == 0, done.stderr
+    whole = content(workspace)
+    shutil.rmtree(workspace / "runs")
+    shutil.rmtree(workspace / "store")
+    killed = command(
+        workspace,
+        "evolve",
+        "--rounds",
+        "1",
+        *overrides,
+        KILL_COUNTER=counter,
+        KILL_AT=str(operations + operations // 2),
+    )
+    assert killed.returncode == -9 or "SIGKILL" in killed.stderr
+    done = command(workspace, "evolve", "--resume")
+    assert done.returncode == 0, done.stderr
+    for name in ("task", "snapshot", "phase"):
+        assert content(workspace)[name] == whole[name]
+    ids = "select count(*), count(distinct id) from trajectory"
+    ((rows, distinct),) = Store(workspace / "store").query(ids)
+    assert rows == distinct == len(whole["trajectory"])
 
 
 def unchanged(workspace: Path, before: dict[str, str]) -> dict[str, str]:
