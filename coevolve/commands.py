@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,10 +77,26 @@ def opened(workspace: Workspace, run: RunFolder, overrides: tuple[str, ...], loc
     settings = run_settings(run, overrides)
     env = registry.get(settings.env)
     with run.locked(lock), progress() as report:
-        loop = Loop(workspace=workspace, run=run, settings=settings, overrides=overrides, env=env, report=report)
+        loop = Loop(
+            workspace=workspace,
+            run=run,
+            settings=settings,
+            overrides=overrides,
+            env=env,
+            report=report,
+            announce=lambda version: tell(workspace, run, version),
+        )
         watch_parent()
         with draining(loop.stop):
             yield loop
+
+
+def tell(workspace: Workspace, run: RunFolder, version: int) -> None:
+    """What the round that made this policy version did, in one line on stderr."""
+    for row in rounds.rounds(workspace.store, run.id):
+        if row["round"] == version:
+            sys.stderr.write(f"{rounds.line(row)}\n")
+            sys.stderr.flush()
 
 
 # ---- the loop and its phases

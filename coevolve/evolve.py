@@ -17,10 +17,11 @@ def evolve(loop: Loop, rounds: int) -> None:
         process(loop, t, "train")  # K rollouts of every task of D_t with policy t, then the update to policy t+1
         if t == 0:
             process(loop, 0, "eval")  # the warm start, for comparison
+            loop.announce(0)
         once(loop, t, "signals", phases.signals)  # forgetting, boundary and rare, from the same rollouts
         once(loop, t, "explore", phases.explore)  # back into the environment where the policy is weak
         once(loop, t, "validate", phases.validate)  # triplets -> tasks; only execution admits
         once(loop, t, "snapshot", phases.snapshot)  # D_{t+1} = D_t + the valid ones
         process(loop, t + 1, "eval")  # held-out score of policy t+1
-        loop.announce(t)
+        loop.announce(t + 1)
     phases.final_report(loop)

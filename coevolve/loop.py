@@ -37,8 +37,8 @@ class Loop:
     """`KEY=VALUE` on top of the run's own settings, handed on to the processes of `spawn`."""
     env: Env
     report: Report
-    announce: Callable[[int], None] = lambda t: None
-    """Called with t when round t is finished."""
+    announce: Callable[[int], None] = lambda version: None
+    """Called with the policy version that a round has made and evaluated."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property

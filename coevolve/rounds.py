@@ -68,6 +68,22 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
     return result
 
 
+def line(row: dict[str, Any]) -> str:
+    """One round in one line."""
+    title = f"round {row['round']}" if row["round"] else "warm start"
+    scores = [f"{suite} {_percent(score)}" for suite, score in row["scores"].items()]
+    if not row["round"]:
+        return f"{title}: {', '.join(scores)}"
+    work = [
+        f"|D| {row['tasks']}",
+        f"signals: {words(row['signals'])}",
+        f"explored {row['explored']}, admitted {row['admitted']}, pending {row['pending']}",
+        f"rejected: {words(row['rejected']) or 'none'}",
+        f"train {row['train_s']} s, explore {row['explore_s']} s, validate {row['validate_s']} s, eval {row['eval_s']} s",
+    ]
+    return f"{title}: {', '.join(scores)}; {'; '.join(work)}"
+
+
 def admitted_by_kind(store: Store, run: str) -> dict[str, int]:
     """Tasks in any snapshot of the run by the kind of signal that led to them."""
     rows = store.query(
