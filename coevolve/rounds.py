@@ -79,7 +79,7 @@ def line(row: dict[str, Any]) -> str:
         f"signals: {words(row['signals'])}",
         f"explored {row['explored']}, admitted {row['admitted']}, pending {row['pending']}",
         f"rejected: {words(row['rejected']) or 'none'}",
-        f"train {row['train_s']} s, explore {row['explore_s']} s, validate {row['validate_s']} s, eval {row['eval_s']} s",
+        ", ".join(f"{name} {row[f'{name}_s']} s" for name in ("train", "explore", "validate", "eval")),
     ]
     return f"{title}: {', '.join(scores)}; {'; '.join(work)}"
 
