@@ -117,7 +117,7 @@ def test_another_run_with_the_same_seed_is_the_same(finished: Path, tmp_path: Pa
 def test_killed_at_many_places_it_equals_an_uninterrupted_run(tmp_path: Path, model: Path, finished: Path) -> None:
     workspace = make_workspace(tmp_path / "killed", model)
     places = len((finished / "operations").read_text())
-    step = places // 10  # some of it is done again after each kill
+    step = places // 18  # some of it is done again after each kill
     published: dict[str, str] = {}
     for kill in range(20 * KILLS):
         counter = workspace / f"operations-{kill}"
