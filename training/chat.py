@@ -19,6 +19,9 @@ from store.rows import Json
 TOKEN_IDS = "token_ids"
 """Key of an assistant message: the ids that the policy sampled for it, the stop token included."""
 
+IGNORED = -100
+"""The label of a token that bears no loss."""
+
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
 
 
@@ -65,7 +68,7 @@ def solution_ids(tokenizer: Any, messages: Sequence[Message]) -> tuple[list[int]
         context = _ids(tokenizer, prompt[len(seen) :])
         target = [*_ids(tokenizer, written), tokenizer.eos_token_id]
         ids += context + target
-        labels += [-100] * len(context) + target
+        labels += [IGNORED] * len(context) + target
         seen = prompt + written + tokenizer.eos_token
     return ids, labels
 

@@ -13,6 +13,7 @@ from training.model import device, load_model, load_tokenizer, prepare  # first:
 # isort: split
 from datasets import Dataset
 from peft import LoraConfig, PeftModel, get_peft_model
+from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
@@ -20,8 +21,11 @@ from trl.trainer.sft_trainer import SFTTrainer
 from envs.errors import InfraError
 from envs.protocols import Env, Message, Report
 from store.rows import Json, Task
-from training.chat import solution_ids
+from training.chat import IGNORED, solution_ids
 from training.config import ModelSettings, SftSettings
+
+SHORT = 512
+"""Tokens up to which plain matrix products beat the fused attention's backward pass on a CPU (a fifth of a step)."""
 
 
 async def solutions(env: Env, tasks: Sequence[Task]) -> list[list[Message]]:
@@ -43,11 +47,13 @@ def fine_tune(
     """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only."""
     prepare(model_settings, seed)
     tokenizer = load_tokenizer(folder)
-    model = with_lora(load_model(folder, model_settings.dtype), adapter, settings)
     rows = [solution_ids(tokenizer, conversation) for conversation in conversations]
+    short = device() == "cpu" and max(len(ids) for ids, _ in rows) <= SHORT
+    base = load_model(folder, model_settings.dtype, attention="eager" if short else "sdpa")
+    model = with_lora(base, adapter, settings)
     steps = epochs * math.ceil(len(rows) / settings.batch)
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = SFTTrainer(
+        trainer = CompletionTrainer(
             model=model,
             processing_class=tokenizer,
             train_dataset=Dataset.from_list([{"input_ids": ids, "labels": labels} for ids, labels in rows]),
@@ -93,6 +99,27 @@ def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -
         report_to=[],
         disable_tqdm=True,
     )
+
+
+class CompletionTrainer(SFTTrainer):  # type: ignore[misc]  # TRL is not typed
+    """TRL's trainer with the loss of completion tokens and nothing else.
+
+    TRL 1.16 computes vocabulary log-probabilities, their entropy and the frozen head's gradient for all tokens, prompts
+    included: more than half of a step of a small model. Here the head reads only the columns that bear a label.
+    """
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Summed negative log-likelihood over `num_items_in_batch` labelled tokens, for inputs of [B, L]."""
+        labels = inputs.pop("labels")[:, 1:]
+        columns = (labels != IGNORED).any(0).nonzero().squeeze(1)
+        outputs = model(**inputs, use_cache=False, logits_to_keep=columns)
+        targets = labels[:, columns].flatten()
+        count = (targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+        logits = outputs.logits.float().flatten(0, 1)
+        loss = cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum") / count
+        return (loss, outputs) if return_outputs else loss
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
