@@ -52,7 +52,7 @@ class SftSettings(BaseModel):
     epochs: int = Field(default=1, ge=1)
     """Passes over D_t in the update of iteration t."""
     lr: float = Field(default=1e-3, gt=0)
-    """AdamW, constant."""
+    """Of AdamW at the first step of an update, falling linearly to 0 at its last."""
     batch: int = Field(default=8, ge=1)
     """Examples per optimiser step."""
     lora_r: int = Field(default=16, ge=1)

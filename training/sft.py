@@ -84,7 +84,7 @@ def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -
         num_train_epochs=epochs,
         per_device_train_batch_size=settings.batch,
         learning_rate=settings.lr,
-        lr_scheduler_type="constant",
+        lr_scheduler_type="linear",
         seed=seed % 2**32,
         data_seed=seed % 2**32,
         use_cpu=on_cpu,
