@@ -71,9 +71,15 @@ def train(job: TrainJob, *, done: Iterable[Trajectory], append: Append, report: 
         )
     )
     defective = {row.task_id for row in outcomes.values() if row.outcome == "invalid"}
-    sound = [task for task in tasks if task.id not in defective]
+    lessons = [task for task in _lessons(job, tasks) if task.id not in defective]
     counts = summary(outcomes) | {"collect_seconds": time.monotonic() - started}
-    return _update(job, snapshot, sound, parent=job.t, epochs=job.settings.sft.epochs, counts=counts, report=report)
+    return _update(job, snapshot, lessons, parent=job.t, epochs=job.settings.sft.epochs, counts=counts, report=report)
+
+
+def _lessons(job: TrainJob, tasks: Sequence[Task]) -> list[Task]:
+    """What the update learns from: D_t, and the seed tasks that it lacks if they are to be replayed."""
+    replayed = job.env.seed_tasks() if job.settings.sft.replay_seeds else []
+    return list({task.id: task for task in (*tasks, *replayed)}.values())
 
 
 def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], report: Report) -> None:
