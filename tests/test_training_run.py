@@ -50,21 +50,15 @@ def test_an_iteration_writes_rollouts_of_version_t_and_version_t_plus_1(trained:
     assert {(row.policy_version, row.purpose, row.t, row.outcome) for row in played} == {(0, "train", 0, "scored")}
     steps = [row for row in rows if isinstance(row, Step)]
     assert all(len(step.completion_ids or []) == len(step.logprobs or []) > 0 for step in steps)
-    assert (counts["rollouts"], counts["examples"], counts["steps"], counts["version"]) == (12, 7, 4, 1)
+    assert (counts["rollouts"], counts["examples"], counts["steps"], counts["version"]) == (12, 6, 3, 1)
     assert counts["loss"] > 0
     json.dumps(counts)
 
 
-def test_seed_tasks_that_are_not_in_d_t_are_replayed_or_not(tmp_path: Path) -> None:
-    sft = SETTINGS.sft.model_copy(update={"replay_seeds": False})
-    counts, _ = run(a_job(tmp_path, settings=SETTINGS.model_copy(update={"sft": sft})))
-    assert counts["examples"] == 6, "six tasks in D_t; the fifth seed task is not among them"
-
-
-def test_the_warm_start_learns_from_all_seed_tasks_of_the_environment_alone(trained: Any) -> None:
+def test_the_warm_start_learns_from_the_seed_tasks_of_d_0_alone(trained: Any) -> None:
     warm = checkpoint.load(trained[0] / "checkpoints", 0)
     assert warm is not None
-    assert (warm.parent, warm.counts["examples"], warm.counts["steps"]) == (None, 5, 6)
+    assert (warm.parent, warm.counts["examples"], warm.counts["steps"]) == (None, 4, 4)
 
 
 def test_the_update_goes_on_from_the_newest_adapter(trained: Any) -> None:
@@ -80,7 +74,7 @@ def test_the_update_goes_on_from_the_newest_adapter(trained: Any) -> None:
 def test_long_work_reports_where_it_is(trained: Any) -> None:
     reports = trained[3]
     assert [report for report in reports if report[0] == "rollouts"][-1] == ("rollouts", 12, 12)
-    assert [report for report in reports if report[0] == "update"][-1] == ("update", 4, 4)
+    assert [report for report in reports if report[0] == "update"][-1] == ("update", 3, 3)
 
 
 def test_nothing_is_printed(trained: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +127,7 @@ def test_defective_tasks_teach_nothing(tmp_path: Path) -> None:
     # The warm start replays it once, the rollouts open it twice.
     ENV.faults[task.id] = [None, "invalid", "invalid"]
     counts, _ = run(job)
-    assert (counts["invalid"], counts["examples"]) == (2, 6)
+    assert (counts["invalid"], counts["examples"]) == (2, 5)
 
 
 def test_a_loss_that_is_no_number_is_an_error_and_no_checkpoint(tmp_path: Path) -> None:

@@ -51,8 +51,6 @@ class SftSettings(BaseModel):
     """Passes over the seed tasks in the warm start (version 0)."""
     epochs: int = Field(default=1, ge=1)
     """Passes over D_t in the update of iteration t."""
-    replay_seeds: bool = True
-    """Each update also passes over the environment's seed tasks that D_t lacks, so that what they taught stays."""
     lr: float = Field(default=1e-3, gt=0)
     """Of AdamW at the first step of an update, falling linearly to 0 at its last."""
     batch: int = Field(default=8, ge=1)

@@ -71,21 +71,15 @@ def train(job: TrainJob, *, done: Iterable[Trajectory], append: Append, report: 
         )
     )
     defective = {row.task_id for row in outcomes.values() if row.outcome == "invalid"}
-    lessons = [task for task in _lessons(job, tasks) if task.id not in defective]
+    sound = [task for task in tasks if task.id not in defective]
     counts = summary(outcomes) | {"collect_seconds": time.monotonic() - started}
-    return _update(job, snapshot, lessons, parent=job.t, epochs=job.settings.sft.epochs, counts=counts, report=report)
-
-
-def _lessons(job: TrainJob, tasks: Sequence[Task]) -> list[Task]:
-    """What the update learns from: D_t, and the seed tasks that it lacks if they are to be replayed."""
-    replayed = job.env.seed_tasks() if job.settings.sft.replay_seeds else []
-    return list({task.id: task for task in (*tasks, *replayed)}.values())
+    return _update(job, snapshot, sound, parent=job.t, epochs=job.settings.sft.epochs, counts=counts, report=report)
 
 
 def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], report: Report) -> None:
-    """Fine-tuned on the environment's seed tasks (on D_0 where it has none), or the base model."""
+    """Fine-tuned on the seed tasks of D_0 (on all of it where it has none), or the base model."""
     if job.settings.warm_start:
-        seeds = job.env.seed_tasks() or tasks
+        seeds = [task for task in tasks if task.origin == "seed"] or tasks
         _update(job, snapshot, seeds, parent=None, epochs=job.settings.sft.warm_epochs, counts={}, report=report)
     else:
         base = Checkpoint(run=job.run, version=0, base=job.policy, parent=None, snapshot=None, adapter=False, counts={})
