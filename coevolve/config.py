@@ -5,9 +5,10 @@ Order: defaults, config.toml, environment variables `COEVOLVE__TRAIN__SFT__LR=1e
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class SeedSetSettings(BaseModel):
 class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Everything random is derived from it."""
     env: str = "text2sql"
     policy: str = "smollm2"
@@ -70,13 +71,26 @@ def load_settings(
     path: Path | None, overrides: Iterable[str] = (), environment: Mapping[str, str] = os.environ
 ) -> Settings:
     """The resolved settings. UsageError names the key, its value and what is allowed."""
+    overrides = list(overrides)
     raw: dict[str, Any] = _read_toml(path) if path else {}
-    source = str(path) if path else "settings"
-    for name, text in sorted(environment.items()):
-        if name.startswith(ENV_PREFIX):
-            _put(raw, name.removeprefix(ENV_PREFIX).lower().split("__"), _value(text), name)
+    variables = sorted(name for name in environment if name.startswith(ENV_PREFIX))
+    for name in variables:
+        _put(raw, name.removeprefix(ENV_PREFIX).lower().split("__"), _value(environment[name]), name)
     _override(raw, overrides)
-    return parse_settings(raw, source)
+    sources = [str(path or "settings"), *variables, *(f"--set {override}" for override in overrides)]
+    settings = parse_settings(raw, ", ".join(sources))
+    return _anchored(settings, path.parent) if path else settings
+
+
+def _anchored(settings: Settings, root: Path) -> Settings:
+    """The folders of `hf:DIR` and `text2sql:DIR` made absolute: they are named from the workspace, wherever the
+    command runs, and a run keeps what it was started with."""
+    found = {"policy": settings.policy, "env": settings.env}
+    for key, spec in found.items():
+        kind, colon, folder = spec.partition(":")
+        if colon and folder and kind != "litellm":
+            found[key] = f"{kind}:{(root / Path(folder).expanduser()).resolve()}"
+    return settings.model_copy(update=found)
 
 
 def _override(raw: dict[str, Any], overrides: Iterable[str]) -> None:
@@ -88,11 +102,21 @@ def _override(raw: dict[str, Any], overrides: Iterable[str]) -> None:
 
 
 def parse_settings(raw: Any, source: str) -> Settings:
-    """Settings from a plain document."""
+    """Settings from a plain document. Types are taken at their word: `true` is no number, "5" neither."""
+    for key, value in _not_finite(raw):
+        raise UsageError(f"{source}: {key} = {value}: input should be a finite number")
     try:
-        return Settings.model_validate(raw)
+        return Settings.model_validate(raw, strict=True)
     except ValidationError as error:
         raise UsageError(f"{source}: " + "; ".join(_problem(item) for item in error.errors())) from None
+
+
+def _not_finite(raw: Any, key: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(raw, dict):
+        for name, value in raw.items():
+            yield from _not_finite(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(raw, float) and not math.isfinite(raw):
+        yield key, raw
 
 
 def _problem(item: Any) -> str:

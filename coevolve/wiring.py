@@ -23,6 +23,9 @@ def check(settings: Settings, *, trained: bool) -> None:
     env = registry.get(settings.env)
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
+    for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
+        if spec == "litellm:":
+            raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")
     if not settings.explorer.startswith("litellm:"):  # those are built at first use, importing litellm takes seconds
         chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
     if trained or not settings.policy.startswith("litellm:"):

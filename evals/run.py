@@ -10,7 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from envs.errors import InfraError
 from envs.protocols import Env, Policy, Report
@@ -29,9 +29,9 @@ class EvalSettings(BaseModel):
     """Held-out suites that `evolve` plays after every iteration."""
     final: str = "test"
     """Suite of the final report, played once with the best version on the first of `suites`; "" = none."""
-    limit: int = 0
+    limit: int = Field(default=0, ge=0)
     """Tasks per suite; 0 = all."""
-    k: int = 1
+    k: int = Field(default=1, ge=1)
     """Rollouts per task (avg@k); with k = 1 the policy is greedy, else it samples at temperature 1."""
 
 

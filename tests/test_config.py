@@ -70,6 +70,10 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(tmp_path: Path, te
         ("seed = 'one'", "seed = 'one'"),
         ("[train.sft]\nlr = -1", "train.sft.lr = -1: input should be greater than 0"),
         ("[validate]\ngrowth = 0.5", "validate.growth = 0.5"),
+        ("seed = true", "seed = True"),
+        ("seed = '5'", "seed = '5'"),
+        ("[train.sft]\nlr = inf", "train.sft.lr = inf: input should be a finite number"),
+        ("[model]\ndeadline_s = nan", "model.deadline_s = nan"),
         ("seed = ", "not valid TOML"),
         ("seed = 1\nseed = 2", "not valid TOML"),
     ],
@@ -88,3 +92,19 @@ def test_a_bad_override_is_an_error(tmp_path: Path, override: str) -> None:
 def test_an_unknown_key_in_the_environment_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown key 'train\.speed'"):
         load_settings(config(tmp_path, ""), (), {"COEVOLVE__TRAIN__SPEED": "1"})
+
+
+def test_the_sources_of_a_problem_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"config\.toml, COEVOLVE__SED, --set eval\.k=2: unknown key 'sed'"):
+        load_settings(config(tmp_path, ""), ["eval.k=2"], {"COEVOLVE__SED": "1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("hf:m", "hf:{}/m"), ("hf:../m", "hf:{}/../m"), ("hf:/m", "hf:/m"), ("litellm:a/b", "litellm:a/b")],
+)
+def test_folders_are_named_from_the_config_file(tmp_path: Path, given: str, found: str) -> None:
+    settings = load_settings(config(tmp_path, f"policy = '{given}'\nenv = 'text2sql:bird'"), environment={})
+    kind, _, folder = found.format(tmp_path).partition(":")
+    assert settings.policy == (f"{kind}:{Path(folder).resolve()}" if kind == "hf" else found)
+    assert settings.env == f"text2sql:{tmp_path / 'bird'}"
