@@ -30,6 +30,17 @@ class Cli(click.Group):
             ctx.exit(2 if isinstance(error, UsageError) else 1)
         except BrokenPipeError:
             ctx.exit(1)
+        except OSError as error:  # a full disk, a folder where a file should be: the machine's fault, in its words
+            path = error.filename2 or error.filename
+            where = f"{path}: " if path else ""
+            click.echo(f"error: {where}{error.strerror or error}", err=True)
+            ctx.exit(1)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for arg in args:
+            if arg != arg.encode(errors="replace").decode():
+                raise click.UsageError(f"the argument {arg!a} is not valid text (UTF-8)", ctx)
+        return super().parse_args(ctx, args)
 
 
 def workspace_options(command: Command) -> Command:

@@ -16,7 +16,7 @@ from coevolve.config import Settings, load_settings, parse_settings
 from coevolve.evolve import evolve
 from coevolve.loop import Loop, Stopped, draining, once, watch_parent
 from coevolve.progress import progress
-from coevolve.workspace import RunFolder, Workspace, read_json, write_json
+from coevolve.workspace import RunFolder, Workspace, read_json
 from envs import registry
 from store import signals as weaknesses
 from store.db import Table
@@ -25,6 +25,8 @@ from store.rows import Phase, Run, Snapshot
 
 Result = tuple[Any, Any]
 DEFAULT_ROUNDS = 3
+FIXED = ("seed", "env", "policy")
+"""Settings that a run keeps."""
 COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "torch", "transformers", "trl", "peft")
 
 
@@ -37,8 +39,7 @@ def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int) ->
     wiring.check(settings, trained=planned > 0)
     created = time.time()
     config = settings.model_dump(mode="json", by_alias=True)
-    manifest = {"created_at": created, "rounds": planned, "versions": versions()}
-    run = workspace.create_run(manifest, config)
+    run = workspace.create_run(config)
     workspace.store.append(
         Run(
             id=run.id,
@@ -50,6 +51,7 @@ def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int) ->
             versions=versions(),
         )
     )
+    run.update(created_at=created, rounds=planned, versions=versions())
     return run
 
 
@@ -65,10 +67,19 @@ def versions() -> dict[str, str]:
 
 
 def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
-    """The settings that the run was started with, and for this command alone the overrides."""
+    """The settings that the run was started with, and for this command alone the overrides.
+
+    UsageError if they change what all rows and checkpoints of the run rest on.
+    """
     path = run.path / "config.json"
     settings = parse_settings(read_json(path), str(path))
-    return settings.overridden(overrides) if overrides else settings
+    if not overrides:
+        return settings
+    changed = settings.overridden(overrides)
+    for key in FIXED:
+        if (old := getattr(settings, key)) != (new := getattr(changed, key)):
+            raise UsageError(f"--set {key}={new}: run {run.id} has {key} = {old} for good; start a new run")
+    return changed
 
 
 @contextmanager
@@ -112,10 +123,12 @@ def evolve_command(
         raise UsageError(f"--run: a new run gets its own id; to go on with {run_id!r} add --resume")
     else:
         run = start_run(place, overrides, rounds or DEFAULT_ROUNDS)
-    wanted = rounds or run.manifest["rounds"] or DEFAULT_ROUNDS
-    if wanted != run.manifest["rounds"]:
-        write_json(run.path / "manifest.json", {**run.manifest, "rounds": wanted})
     with opened(place, run, overrides if resume else (), "evolve") as loop:
+        wanted = rounds or run.manifest["rounds"] or DEFAULT_ROUNDS
+        if wanted < (finished := rounds_finished(loop)):
+            raise UsageError(f"--rounds {wanted}: the rounds of run {run.id} in all, and it has finished {finished}")
+        if wanted != run.manifest["rounds"]:
+            run.update(rounds=wanted)
         evolve(loop, wanted)
     return round_report(place, run)
 
@@ -124,8 +137,9 @@ def seed_command(
     *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], resume: bool, **_: Any
 ) -> Result:
     place = Workspace.find(workspace)
-    run = place.run(run_id) if resume or run_id else start_run(place, overrides, 0)
-    with opened(place, run, (), "evolve") as loop:
+    going_on = bool(resume or run_id)
+    run = place.run(run_id) if going_on else start_run(place, overrides, 0)
+    with opened(place, run, overrides if going_on else (), "evolve") as loop:
         once(loop, 0, "seed", phases.seed)
     counts = {"run": run.id, **phase_counts(place, run, 0, "seed")}
     return counts, f"run {run.id}: D_0 has {counts['seeds']} seed tasks and {counts['unguided']} explored ones"
@@ -217,6 +231,11 @@ def eval_command(
     return table, table
 
 
+def rounds_finished(loop: Loop) -> int:
+    """How many rounds have frozen their snapshot."""
+    return len(loop.store.rows(Phase, "run = ? and name = 'snapshot'", [loop.run.id]))
+
+
 def newest_trained(loop: Loop) -> int:
     """The newest iteration whose training is finished. UsageError if there is none."""
     rows = loop.store.rows(Phase, "run = ? and name = 'train'", [loop.run.id])
@@ -241,7 +260,7 @@ def round_report(place: Workspace, run: RunFolder) -> Result:
 
 def status_command(*, workspace: str | None, run_id: str | None, **_: Any) -> Result:
     place = Workspace.find(workspace)
-    if not place.runs():
+    if not place.run_ids():
         return {"run": None}, f"{place.root}: no run yet; start one with `coevolve evolve`"
     run = place.run(run_id)
     data, table = round_report(place, run)

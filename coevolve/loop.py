@@ -17,7 +17,7 @@ from coevolve.config import Settings
 from coevolve.workspace import RunFolder, Workspace
 from envs.protocols import Env, Report
 from store.db import Store
-from store.errors import CoevolveError
+from store.errors import CoevolveError, UsageError
 from store.rows import Phase
 
 CHILD_OF = "COEVOLVE_CHILD_OF"
@@ -72,7 +72,8 @@ def process(loop: Loop, t: int, command: str) -> None:
 
 
 def spawn(loop: Loop, command: str, arguments: list[str]) -> None:
-    """Run a sub-command on this run; CoevolveError if it fails. SIGTERM is passed on, and its end awaited."""
+    """Run a sub-command on this run; CoevolveError if it fails, with its exit code. SIGTERM is passed on, and its end
+    awaited."""
     line = [sys.executable, "-m", "coevolve", command, "--workspace", str(loop.workspace.root), "--run", loop.run.id]
     overrides = [part for override in loop.overrides for part in ("--set", override)]
     child = subprocess.Popen(
@@ -97,7 +98,8 @@ def spawn(loop: Loop, command: str, arguments: list[str]) -> None:
             f"`coevolve {command}` was killed by {name} (out of memory?); what it committed is kept: --resume"
         )
     if child.returncode:
-        raise CoevolveError(f"`coevolve {command}` failed (exit code {child.returncode}); see its message above")
+        kind = UsageError if child.returncode == 2 else CoevolveError
+        raise kind(f"`coevolve {command}` failed (exit code {child.returncode}); see its message above")
 
 
 @contextmanager

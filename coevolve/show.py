@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +14,23 @@ from store.db import Table
 
 
 def plain(value: Any) -> Any:
-    """A Table as a list of dicts; anything else as it is."""
+    """Plain JSON: a Table as a list of dicts (columns of one name are numbered), numbers that JSON lacks as null."""
     if isinstance(value, Table):
-        return [dict(zip(value.columns, row, strict=True)) for row in value.rows]
-    return value
+        names = _distinct(value.columns)
+        return [plain(dict(zip(names, row, strict=True))) for row in value.rows]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        number = sum(name == earlier for earlier in names[: len(found)])
+        found.append(f"{name}_{number}" if number else name)
+    return found
 
 
 def csv_text(value: Table) -> str:

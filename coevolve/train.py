@@ -26,6 +26,8 @@ def train_snapshot(loop: Loop, ref: str, resume: bool) -> dict[str, Any]:
             )
     elif t and not loop.finished(t - 1, "train"):
         raise UsageError(f"--snapshot: iteration {t} needs policy version {t}; train iteration {t - 1} first")
+    if loop.finished(t, "train") and not (loop.run.checkpoints / str(t + 1)).exists():
+        _train(loop, snapshot)  # its checkpoint was deleted: made again from the rollouts that are in the store
     once(loop, t, "train", lambda loop, t: _train(loop, snapshot))
     counts = loop.store.rows(Phase, "run = ? and t = ? and name = 'train'", [run, t])[0].counts
     return {"run": run, "t": t, "snapshot": snapshot.id, **counts}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from store.db import Store
 
 CONFIG = "config.toml"
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Workspace:
         """The given folder, else the nearest folder upward that has a config.toml. UsageError if there is none."""
         start = Path(given or os.environ.get("COEVOLVE_WORKSPACE") or ".").resolve()
         candidates = [start] if given or os.environ.get("COEVOLVE_WORKSPACE") else [start, *start.parents]
+        if str(start) != str(start).encode(errors="replace").decode():
+            raise UsageError(f"workspace: the path {str(start)!a} is not UTF-8; rename the folder")
         for folder in candidates:
             if (folder / CONFIG).is_file():
                 return Workspace(folder)
@@ -56,26 +59,25 @@ class Workspace:
 
         return Store(self.root / "store")
 
-    def runs(self) -> list[RunFolder]:
-        """All runs, oldest first."""
-        folders = (self.root / "runs").glob("*/manifest.json")
-        found = [RunFolder(path.parent) for path in folders]
-        return sorted(found, key=lambda run: (run.manifest["created_at"], run.id))
+    def run_ids(self) -> list[str]:
+        return sorted(path.parent.name for path in (self.root / "runs").glob(f"*/{MANIFEST}"))
 
     def run(self, given: str | None = None) -> RunFolder:
         """The named run, or the newest. UsageError if there is none."""
-        runs = self.runs()
-        if given is None and runs:
-            return runs[-1]
-        for run in runs:
-            if run.id == given:
-                return run
-        if not runs:
+        ids = self.run_ids()
+        if not ids:
             raise UsageError(f"run: {self.root} has no run yet; start one with `coevolve evolve` or `coevolve seed`")
-        raise UsageError(f"run: no run {given!r}; there are {', '.join(run.id for run in runs)}")
+        if given is None:
+            return max(map(self._folder, ids), key=lambda run: (run.manifest["created_at"], run.id))
+        if given not in ids:
+            raise UsageError(f"run: no run {given!r}; there are {', '.join(ids)}")
+        return self._folder(given)
 
-    def create_run(self, manifest: dict[str, Any], config: dict[str, Any]) -> RunFolder:
-        """A new numbered run folder; its manifest is written last, so a folder without one is no run."""
+    def _folder(self, run: str) -> RunFolder:
+        return RunFolder(self.root / "runs" / run)
+
+    def create_run(self, config: dict[str, Any]) -> RunFolder:
+        """A new numbered folder. It is a run once it has its manifest, which is to be written last (`update`)."""
         numbers = [int(m[1]) for path in (self.root / "runs").glob("r*") if (m := re.fullmatch(r"r(\d+)", path.name))]
         number = max(numbers, default=0) + 1
         while True:
@@ -86,7 +88,6 @@ class Workspace:
             except FileExistsError:
                 number += 1
         write_json(folder / "config.json", config)
-        write_json(folder / "manifest.json", {"id": folder.name, **manifest})
         return RunFolder(folder)
 
 
@@ -98,9 +99,19 @@ class RunFolder:
     def id(self) -> str:
         return self.path.name
 
-    @cached_property
+    @property
     def manifest(self) -> dict[str, Any]:
-        return dict(read_json(self.path / "manifest.json"))
+        """CoevolveError if it is damaged."""
+        found = read_json(self.path / MANIFEST)
+        wanted = {"created_at": float, "rounds": int}
+        if not isinstance(found, dict) or not all(isinstance(found.get(key), kind) for key, kind in wanted.items()):
+            raise CoevolveError(f"{self.path / MANIFEST} is damaged: it needs the numbers {', '.join(wanted)}")
+        return found
+
+    def update(self, **manifest: Any) -> None:
+        """Write these entries of the manifest; the others stay."""
+        path = self.path / MANIFEST
+        write_json(path, {"id": self.id, **(self.manifest if path.exists() else {}), **manifest})
 
     @property
     def snapshots(self) -> Path:

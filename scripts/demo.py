@@ -42,10 +42,10 @@ def main() -> int:
 def unfinished() -> bool:
     """Whether the newest run of the workspace has rounds left."""
     workspace = Workspace(DEMO.resolve())
-    runs = workspace.runs()
-    if not runs:
+    if not workspace.run_ids():
         return False
-    rows = workspace.store.query("select count(*) from phase where run = ? and name = 'snapshot'", [runs[-1].id])
+    run = workspace.run().id
+    rows = workspace.store.query("select count(*) from phase where run = ? and name = 'snapshot'", [run])
     return int(rows[0][0]) < ROUNDS
 
 

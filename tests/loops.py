@@ -60,6 +60,7 @@ def command(workspace: Path, *arguments: str, **environment: str) -> subprocess.
 
 
 CONTENT = {
+    "run": "select id, seed, env, policy from run order by id",
     "task": "select * from task order by id",
     "snapshot": "select id, run, t, task_ids from snapshot order by run, t",
     "trajectory": "select * exclude (seconds, created_at) from trajectory order by id",

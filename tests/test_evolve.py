@@ -101,6 +101,22 @@ def test_the_final_suite_is_played_once(finished: Path) -> None:
     assert len(rows) == 1
 
 
+def test_a_checkpoint_that_was_deleted_is_made_again(finished: Path, tmp_path: Path) -> None:
+    workspace = tmp_path / "lost"
+    shutil.copytree(finished, workspace)
+    shutil.rmtree(workspace / "runs/r001/checkpoints/2")
+    done = command(workspace, "evolve", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert weights(workspace) == weights(finished)
+    assert content(workspace) == content(finished)
+
+
+def test_fewer_rounds_than_are_finished_are_refused(finished: Path) -> None:
+    done = command(finished, "evolve", "--resume", "--rounds", "1")
+    assert done.returncode == 2
+    assert "it has finished 2" in done.stderr
+
+
 def test_another_run_with_the_same_seed_is_the_same(finished: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "twice"
     shutil.copytree(finished, workspace)
