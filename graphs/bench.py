@@ -28,7 +28,7 @@ from graphs.model import BudgetSpent
 from graphs.resources import Resources
 from graphs.sessions import SESSIONS
 from graphs.state import RECURSION_LIMIT, ActState
-from store.errors import UsageError
+from store.errors import StoreError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,18 @@ class Bench:
 async def bench(
     builder: StateGraph[Any, Any, Any, Any], resources: Resources, checkpoints: Path, stop: Stop | None
 ) -> AsyncIterator[Bench]:
-    """Open the checkpoints and compile the graph with them."""
+    """Open the checkpoints and compile the graph with them. StoreError if their file cannot be used."""
+    try:
+        async with _opened(builder, resources, checkpoints, stop) as made:
+            yield made
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot use {checkpoints}: {error}; free space or move it away, and run again") from error
+
+
+@asynccontextmanager
+async def _opened(
+    builder: StateGraph[Any, Any, Any, Any], resources: Resources, checkpoints: Path, stop: Stop | None
+) -> AsyncIterator[Bench]:
     checkpoints.parent.mkdir(parents=True, exist_ok=True)
     await asyncio.to_thread(drop_if_damaged, checkpoints)
     async with aiosqlite.connect(checkpoints) as connection:

@@ -157,7 +157,7 @@ def _resolve(directory: Path, ref: str) -> Path:
         pointer = directory / _LATEST
         if not pointer.exists():
             raise UsageError(f"snapshot latest: none in {directory}; run `coevolve seed` first")
-        ref = pointer.read_text().strip()
+        ref = pointer.read_text(errors="replace").strip()
     names = [folder.name for folder in _find(directory, "*")]
     matches = [name for name in names if ref in (name, *name.split("-", 1))]
     if len(matches) != 1:

@@ -14,6 +14,7 @@ from graphs.known import Known
 from graphs.resources import Resources
 from graphs.settings import ExploreSettings, ModelSettings
 from graphs.state import ExploreState
+from store.errors import StoreError
 from tests.graph_setup import LOOK, Echo, explore, explorer, job
 from tests.scripted import ScriptedChatModel
 
@@ -82,3 +83,9 @@ def test_a_truncated_file_is_begun_anew(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         (found,), _ = explore(explorer(), tmp_path, [job()])
         assert (found.outcome, found.error) == ("done", None), size
+
+
+def test_a_file_that_cannot_be_used_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "graphs.sqlite").mkdir()
+    with pytest.raises(StoreError, match=r"graphs\.sqlite: unable to open"):
+        explore(explorer(), tmp_path, [job()])

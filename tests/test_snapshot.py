@@ -83,6 +83,14 @@ def test_a_snapshot_that_does_not_exist_is_a_usage_error(tmp_path: Path) -> None
         load(tmp_path, 7)
 
 
+def test_a_damaged_pointer_names_the_snapshots_that_are_there(tmp_path: Path) -> None:
+    first = freeze(tmp_path, "r", 0, TASKS)
+    (tmp_path / "LATEST").write_bytes(b"\xff")
+    with pytest.raises(UsageError, match=f"give one of latest, 0-{first.id}"):
+        load(tmp_path)
+    assert load(tmp_path, 0)[0] == first
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / f"0-{freeze(tmp_path, 'r', 0, TASKS).id}"
