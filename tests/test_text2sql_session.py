@@ -13,7 +13,7 @@ from envs.errors import SessionLost
 from envs.protocols import Message, Observation, Outcome, Session
 from envs.text2sql import session as session_module
 from envs.text2sql.engine import QueryError
-from envs.text2sql.session import grade
+from envs.text2sql.session import TOOL_CALLS, grade
 from envs.text2sql.world import Populations
 from store.rows import Task
 from tests.tiny_sql import task, tiny_env, tiny_world
@@ -198,6 +198,14 @@ def test_all_calls_of_one_message_are_answered() -> None:
     assert observation.failed
     (observation,), outcome = with_tools([call("submit_sql", sql=RIGHT), call("submit_sql", sql="SELECT 1")])
     assert (observation.done, outcome.score) == (True, 1.0)
+
+
+def test_the_calls_of_one_message_are_limited() -> None:
+    calls = [call("run_sql", sql="SELECT 1")] * TOOL_CALLS
+    (observation,), outcome = with_tools([*calls, call("submit_sql", sql=RIGHT)])
+    assert len(observation.messages) == TOOL_CALLS + 1
+    assert f"at most {TOOL_CALLS} calls" in answer(observation)["error"]
+    assert outcome.score == 0.0
 
 
 def test_a_message_without_a_call_is_reminded_of_the_tools() -> None:

@@ -28,6 +28,8 @@ TOOL_TURNS = 12
 """Assistant messages of a tools session that has a task; explorations have budgets of their own."""
 TOOLS = {"list_tables": (), "describe_table": ("table",), "run_sql": ("sql",), "submit_sql": ("sql",)}
 """The names of the tools and of their arguments, all text."""
+TOOL_CALLS = 16
+"""Calls of one message that are carried out; no deadline can fall between them."""
 ROWS_SHOWN = 20
 CHARS_SHOWN = 2000
 _INSTRUCTION = "Write one SQLite SELECT statement that answers the question. Reply with SQL only."
@@ -103,7 +105,7 @@ class ToolsSession(_Session):
         if not isinstance(calls, list) or not calls:
             reminder = {"role": "user", "content": "Call one of the tools: " + ", ".join(self._handlers) + "."}
             return Observation(messages=[] if self._over else [reminder], done=self._over, failed=True)
-        answers = [self._call(call if isinstance(call, dict) else {}) for call in calls]
+        answers = [self._call(i, call if isinstance(call, dict) else {}) for i, call in enumerate(calls)]
         failed = any(isinstance(answer, _Refused) for _, answer in answers)
         messages = [_tool_message(call, answer) for call, answer in answers]
         return Observation(messages=[] if self._over else messages, done=self._over, failed=failed)
@@ -112,8 +114,10 @@ class ToolsSession(_Session):
     def _over(self) -> bool:
         return self._submitted or (self._task is not None and self._turns >= TOOL_TURNS)
 
-    def _call(self, call: dict[str, Any]) -> tuple[dict[str, Any], Json]:
+    def _call(self, position: int, call: dict[str, Any]) -> tuple[dict[str, Any], Json]:
         try:
+            if position >= TOOL_CALLS:
+                raise _Refused(f"at most {TOOL_CALLS} calls a message are carried out; call again")
             if self._submitted:
                 raise _Refused("the answer is submitted, nothing more can be done")
             name = str(call.get("name"))
