@@ -1,8 +1,8 @@
 """SIGKILL at the n-th durable operation (fsync, rename) of a process tree; loaded by PYTHONPATH, real code unchanged.
 
-    KILL_COUNTER  file in which all processes of the tree count their operations
-    KILL_AT       the operation to die at, 0 = only count; odd = after the operation, even = before it
-    KILL_ALL      "1": the process that started this one dies too, as in a power cut
+KILL_COUNTER  file in which all processes of the tree count their operations
+KILL_AT       the operation to die at, 0 = only count; odd = after the operation, even = before it
+KILL_ALL      "1": the process that started this one dies too, as in a power cut
 """
 
 import fcntl
