@@ -27,6 +27,8 @@ Result = tuple[Any, Any]
 DEFAULT_ROUNDS = 3
 FIXED = ("seed", "env", "policy")
 """Settings that a run keeps."""
+LOOP = "evolve"
+"""The lock of `evolve` and of the phases that it does in its own process: one of them at a time on a run."""
 COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "torch", "transformers", "trl", "peft")
 
 
@@ -123,7 +125,7 @@ def evolve_command(
         raise UsageError(f"--run: a new run gets its own id; to go on with {run_id!r} add --resume")
     else:
         run = start_run(place, overrides, rounds or DEFAULT_ROUNDS)
-    with opened(place, run, overrides if resume else (), "evolve") as loop:
+    with opened(place, run, overrides if resume else (), LOOP) as loop:
         wanted = rounds or run.manifest["rounds"] or DEFAULT_ROUNDS
         if wanted < (finished := rounds_finished(loop)):
             raise UsageError(f"--rounds {wanted}: the rounds of run {run.id} in all, and it has finished {finished}")
@@ -139,7 +141,7 @@ def seed_command(
     place = Workspace.find(workspace)
     going_on = bool(resume or run_id)
     run = place.run(run_id) if going_on else start_run(place, overrides, 0)
-    with opened(place, run, overrides if going_on else (), "evolve") as loop:
+    with opened(place, run, overrides if going_on else (), LOOP) as loop:
         once(loop, 0, "seed", phases.seed)
     counts = {"run": run.id, **phase_counts(place, run, 0, "seed")}
     return counts, f"run {run.id}: D_0 has {counts['seeds']} seed tasks and {counts['unguided']} explored ones"
@@ -166,7 +168,7 @@ def train_command(
 def signals_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:
     place = Workspace.find(workspace)
     run = place.run(run_id)
-    with opened(place, run, overrides, "signals") as loop:
+    with opened(place, run, overrides, LOOP) as loop:
         t = newest_trained(loop)
         once(loop, t, "signals", phases.signals)
     query = """
@@ -183,7 +185,7 @@ def explore_command(
 ) -> Result:
     place = Workspace.find(workspace)
     run = place.run(run_id)
-    with opened(place, run, overrides, "explore") as loop:
+    with opened(place, run, overrides, LOOP) as loop:
         once(loop, newest_trained(loop), "signals", phases.signals)
         found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, ref=which)
         chosen = weaknesses.pick(found, loop.settings.signals.per_round)
@@ -196,7 +198,7 @@ def explore_command(
 def validate_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:
     place = Workspace.find(workspace)
     run = place.run(run_id)
-    with opened(place, run, overrides, "validate") as loop:
+    with opened(place, run, overrides, LOOP) as loop:
         t = newest_trained(loop)
         decided = phases.validate(loop, t)
         if loop.stop.is_set():

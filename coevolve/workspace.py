@@ -135,7 +135,7 @@ class RunFolder:
             except OSError:
                 file.seek(0)
                 raise CoevolveError(
-                    f"run {self.id}: another `coevolve {what}` is at work on it (PID {file.read().strip() or '?'}); "
+                    f"run {self.id}: another process is at work on it (PID {file.read().strip() or '?'}); "
                     "wait for it, or stop it"
                 ) from None
             file.truncate(0)

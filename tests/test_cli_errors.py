@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -105,10 +106,19 @@ def test_a_snapshot_that_was_changed_is_refused(work: Path) -> None:
     assert not (work / "runs/r001/checkpoints").exists()
 
 
-def test_a_second_command_on_a_run_at_work_is_refused(work: Path) -> None:
+@pytest.mark.parametrize(
+    ("at_work", "refused"),
+    [
+        ("train", ["train"]),
+        ("eval", ["eval"]),
+        ("evolve", ["seed --resume", "evolve --resume", "signals", "explore", "validate"]),
+    ],
+)
+def test_a_second_command_on_a_run_at_work_is_refused(work: Path, at_work: str, refused: list[str]) -> None:
     from coevolve.workspace import Workspace
 
-    with Workspace.find(str(work)).run().locked("train"):
-        done = coevolve("train", "--workspace", work)
-    assert done.code == 1
-    assert "PID" in done.err
+    for command in refused:
+        with Workspace.find(str(work)).run().locked(at_work):
+            done = coevolve(*command.split(), "--workspace", work)
+        assert done.code == 1
+        assert f"(PID {os.getpid()})" in done.err
