@@ -41,9 +41,8 @@ def make_workspace(root: Path, model: Path) -> Path:
 
 def start(workspace: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """A `coevolve` process in the workspace. One thread, so that sums are added in one order."""
-    name, *rest = arguments
     return subprocess.Popen(
-        [sys.executable, "-m", "coevolve", name, "--workspace", str(workspace), *rest],
+        [sys.executable, "-m", "coevolve", *arguments, "--workspace", str(workspace)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(KILLER), **environment},
         cwd=workspace,
         stdout=subprocess.PIPE,
