@@ -12,7 +12,8 @@ import pytest
 from envs.errors import SessionLost
 from envs.protocols import Message, Observation, Outcome, Session
 from envs.text2sql import session as session_module
-from envs.text2sql.engine import QueryError
+from envs.text2sql.engine import Database, QueryError, Result
+from envs.text2sql.results import fingerprint
 from envs.text2sql.session import TOOL_CALLS, grade
 from envs.text2sql.world import Populations
 from store.rows import Task
@@ -106,6 +107,22 @@ def test_order_counts_just_where_the_reference_orders() -> None:
     assert score("SELECT name FROM city ORDER BY name DESC", by_name) == 0.0
     unordered = task("SELECT name FROM city")
     assert score("SELECT name FROM city ORDER BY name DESC", unordered) == 1.0
+
+
+def test_an_order_that_comes_of_how_the_rows_lie_earns_nothing() -> None:
+    by_id = task("SELECT name FROM city ORDER BY id")
+    assert score("SELECT name FROM city ORDER BY id", by_id) == 1.0
+    assert score("SELECT c.name FROM city AS c ORDER BY 1 > 2, c.id", by_id) == 1.0
+    assert score("SELECT name FROM city", by_id) == 0.0
+
+
+def test_a_reference_that_leaves_its_rows_open_is_right_by_itself() -> None:
+    sql = "SELECT name FROM (SELECT name FROM city LIMIT 1) ORDER BY name"  # as in benchmarks made elsewhere
+    results = [Database(source).run(sql) for source in tiny_world().populations]
+    hashes = [fingerprint(result, ordered=True) for result in results if isinstance(result, Result)]
+    loose = replace(task("SELECT name FROM city ORDER BY name"), reference=sql, expected=hashes)
+    assert score(sql, loose) == 1.0
+    assert score("SELECT name FROM city WHERE id = 1", loose) == 0.0
 
 
 def test_a_reference_that_no_longer_reaches_its_outcome_makes_the_task_invalid() -> None:

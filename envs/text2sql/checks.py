@@ -83,14 +83,14 @@ def _check_order(world: SqlWorld, sql: str, results: list[Result]) -> list[str]:
     result must not change."""
     lists = ordered(sql)
     probes = [sql, *settled(sql, len(results[0].columns))]
-    backwards = Populations(world, reverse=True)
+    populations = Populations(world)
     try:
         for index, result in enumerate(results):
             for probe in probes:
-                other = backwards.run(index, probe)
+                other = populations.run(index, probe, backwards=True)
                 # a probe that SQLite refuses where it took the statement says nothing
                 if isinstance(other, Result) and not same(result, other, ordered=lists):
                     return [f"order_dependent: on population {index} the rows or their order are left open"]
     finally:
-        backwards.close()
+        populations.close()
     return []

@@ -166,7 +166,7 @@ def direct_prompt(world: SqlWorld, question: str) -> list[Message]:
 
 def grade(task: Task, answer: str | None, populations: Populations) -> Outcome:
     """1 if the answer's result is the reference's on all populations, else 0; `invalid` if the reference's result is
-    no longer the recorded one.
+    no longer the recorded one. An order must not come of the order in which the rows lie there.
 
     Raises SessionLost if the reference, which ran when the task was made, now runs over its deadline.
     """
@@ -181,7 +181,16 @@ def grade(task: Task, answer: str | None, populations: Populations) -> Outcome:
             return Outcome(kind="scored", score=0.0, detail=f"population {index}: {result.message}")
         if not same(result, reference, ordered=ordered(task.reference)):
             return Outcome(kind="scored", score=0.0, detail=f"population {index}: another result")
+        if ordered(task.reference) and not _same_backwards(task.reference, answer, populations, index):
+            return Outcome(kind="scored", score=0.0, detail=f"population {index}: the right order is an accident")
     return Outcome(kind="scored", score=1.0)
+
+
+def _same_backwards(reference: str, answer: str, populations: Populations, index: int) -> bool:
+    wanted = populations.run(index, reference, backwards=True)
+    found = populations.run(index, answer, backwards=True)
+    # a reference of a benchmark made elsewhere may itself leave an order open: then its answers are to do so alike
+    return isinstance(wanted, QueryError) or (isinstance(found, Result) and same(found, wanted, ordered=True))
 
 
 def _references(task: Task, populations: Populations) -> list[Result] | str:

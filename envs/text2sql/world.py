@@ -49,29 +49,32 @@ def _column(column: Column, *, alone: bool) -> str:
 class Populations:
     """Open connections to a world's populations, one each, made when first needed. Close it."""
 
-    def __init__(self, world: SqlWorld, *, reverse: bool = False) -> None:
+    def __init__(self, world: SqlWorld) -> None:
         self._world = world
-        self._reverse = reverse
-        self._open: dict[int, Database] = {}
+        self._open: dict[tuple[int, bool], Database] = {}
 
     def __len__(self) -> int:
         return len(self._world.populations)
 
-    def run(self, index: int, sql: str) -> Result | QueryError:
-        """Run on population `index`. A query over its deadline is sent once more to a fresh connection: if it fails
-        again it is the query's fault and the error stands, else it was the machine's and nobody hears of it. Queries
-        leave no trace, so there is no log of calls to be replayed first."""
-        result = self._database(index).run(sql)
+    def run(self, index: int, sql: str, *, backwards: bool = False) -> Result | QueryError:
+        """Run on population `index`; `backwards`: rows are visited so wherever the statement leaves it open.
+
+        A query over its deadline is sent once more to a fresh connection: if it fails again it is the query's fault and
+        the error stands, else it was the machine's and nobody hears of it. Queries leave no trace, so there is no log
+        of calls to be replayed first.
+        """
+        result = self._database(index, backwards).run(sql)
         if isinstance(result, QueryError) and result.kind == "deadline":
-            self._open.pop(index).close()
-            result = self._database(index).run(sql)
+            self._open.pop((index, backwards)).close()
+            result = self._database(index, backwards).run(sql)
         return result
 
-    def _database(self, index: int) -> Database:
-        if index not in self._open:
+    def _database(self, index: int, backwards: bool) -> Database:
+        key = index, backwards
+        if key not in self._open:
             world = self._world
-            self._open[index] = Database(world.populations[index], world.limits, reverse=self._reverse)
-        return self._open[index]
+            self._open[key] = Database(world.populations[index], world.limits, reverse=backwards)
+        return self._open[key]
 
     def close(self) -> None:
         while self._open:
