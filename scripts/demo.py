@@ -1,4 +1,4 @@
-"""`make demo`: the loop on text-to-SQL with SmolLM2-135M-Instruct, four rounds on two CPU cores.
+"""`make demo`: the loop on text-to-SQL with SmolLM2-135M-Instruct, five rounds on two CPU cores.
 
 Makes the workspace demo/ (or goes on with the run in it that was interrupted), runs `coevolve evolve`, prints what
 each round did, and fails unless every kind of signal fired and led to a task that was admitted.
@@ -19,7 +19,7 @@ from coevolve.show import table
 from coevolve.workspace import Workspace
 
 DEMO = Path("demo")
-ROUNDS = 4
+ROUNDS = 5
 
 
 def main() -> int:
