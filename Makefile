@@ -9,11 +9,11 @@ READY := .venv/.ready
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-demo: $(READY)  ## the loop on text-to-SQL with a real small model: at least 3 rounds, under 15 minutes on 2 cores
+demo: $(READY)  ## the loop on text-to-SQL with a real small model: five rounds, under 15 minutes on 2 cores
 	@$(BIN)/python -m scripts.demo
 
 test: $(READY)  ## the whole test suite, slow tests included
-	@echo "== running the tests (about 20 minutes on 2 cores; add ARGS='-m \"not slow\"' for the fast ones)"
+	@echo "== running the tests (about 12 minutes on 2 cores; add ARGS='-m \"not slow\"' for the fast ones)"
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(READY)  ## ruff, mypy strict, pyright, import layers
