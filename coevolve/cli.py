@@ -54,7 +54,9 @@ def workspace_options(command: Command) -> Command:
 def run_options(command: Command) -> Command:
     """Options of the commands that work on a run."""
     command = workspace_options(command)
-    command = click.option("--run", "run_id", metavar="ID", help="Run to work on. [default: the newest]")(command)
+    command = click.option(
+        "--run", "run_id", metavar="ID", help="Run to work on. [default: the newest; evolve, seed: a new one]"
+    )(command)
     return click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")(command)
 
 

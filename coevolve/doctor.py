@@ -52,7 +52,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    extras = {"train": ("torch", "transformers", "peft", "trl", "accelerate", "datasets", "gguf"), "vllm": ("vllm",)}
+    extras = {"train": ("torch", "transformers", "peft", "trl", "accelerate", "datasets", "gguf")}
     for extra, names in extras.items():
         missing = [name for name in names if find_spec(name) is None]
         if missing:

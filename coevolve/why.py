@@ -136,7 +136,8 @@ def _told_link(link: dict[str, Any]) -> list[str]:
         f"  step       {_short(step['action'])} -> {_short(step['observation'])}" for step in exploration["steps"]
     ]
     verdict = link["verdict"]
-    lines.append(f"verdict      {verdict['reason']} in iteration {verdict['t']}: {verdict['detail']}")
+    detail = f": {verdict['detail']}" if verdict["detail"] else ""
+    lines.append(f"verdict      {verdict['reason']} in iteration {verdict['t']}{detail}")
     return lines
 
 
