@@ -217,7 +217,6 @@ def eval_command(
     suites: tuple[str, ...],
     policy_version: int | None,
     limit: int | None,
-    resume: bool,
     **_: Any,
 ) -> Result:
     from coevolve.evaluate import evaluate_version
@@ -225,7 +224,7 @@ def eval_command(
     place = Workspace.find(workspace)
     run = place.run(run_id)
     with opened(place, run, overrides, "eval") as loop:
-        rows = asyncio.run(evaluate_version(loop, suites, policy_version, limit, resume))
+        rows = asyncio.run(evaluate_version(loop, suites, policy_version, limit))
     columns = ["suite", "slice", "policy_version", "n", "value", "low", "high"]
     table = Table(
         columns=columns, rows=[(row.suite, row.slice, row.t, row.n, row.value, row.low, row.high) for row in rows]

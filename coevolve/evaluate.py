@@ -14,12 +14,10 @@ from store.errors import UsageError
 from store.rows import Phase, Score, Task, Trajectory
 
 
-async def evaluate_version(
-    loop: Loop, names: Sequence[str], version: int | None, limit: int | None, resume: bool
-) -> list[Score]:
+async def evaluate_version(loop: Loop, names: Sequence[str], version: int | None, limit: int | None) -> list[Score]:
     """The scores of the suites, played where they are not in the store yet. UsageError for unknown suites or versions.
 
-    With or without `resume`, a suite that was played is not played again: the score of a version does not change.
+    A suite that was played is not played again: the score of a version does not change.
     """
     limit = loop.settings.eval.limit if limit is None else limit
     chosen = {name: suite(loop.env, name, limit) for name in names or loop.settings.eval.suites}

@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 
+from store import signals as weaknesses
 from store.db import Store
 from store.rows import Candidate, Task
 
-KINDS = ("forgetting", "boundary", "rare", "unguided")
+KINDS = (*weaknesses.KINDS, "unguided")
 
 
 LINEAGE = """

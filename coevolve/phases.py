@@ -101,11 +101,9 @@ def explore(loop: Loop, t: int) -> Counts:
 
 def explore_signals(loop: Loop, chosen: list[Signal]) -> Counts:
     """Explore these signals, `explore.per_signal` times each."""
-    jobs = [
-        evidence.job(loop.store, signal, index)
-        for signal in chosen
-        for index in range(loop.settings.explore.per_signal)
-    ]
+    times = range(loop.settings.explore.per_signal)
+    with loop.store.reading():  # one opening of the index for all questions
+        jobs = [evidence.job(loop.store, signal, index) for signal in chosen for index in times]
     done = _explore(loop, jobs)
     return {"signals": len(chosen), **Counter(row.outcome for row in done)}
 

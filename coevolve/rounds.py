@@ -7,12 +7,9 @@ from collections import Counter
 from typing import Any
 
 from store.db import Store, Table
-
-KINDS = ("forgetting", "boundary", "rare")
+from store.signals import KINDS
 
 COLUMNS = [
-    "round",
-    "scores",
     "tasks",
     "signals",
     "explored",
@@ -106,7 +103,7 @@ def admitted_by_kind(store: Store, run: str) -> dict[str, int]:
 def as_table(rows: list[dict[str, Any]]) -> Table:
     """The rounds as a table: one column a suite, counts by kind written out."""
     suites = list(dict.fromkeys(suite for row in rows for suite in row["scores"]))
-    columns = ["round", *suites, *COLUMNS[2:]]
+    columns = ["round", *suites, *COLUMNS]
     cells = [
         [
             row["round"] or "warm start",
