@@ -143,9 +143,8 @@ def validate(**options: Any) -> None:
 @click.option("--suite", "suites", multiple=True, metavar="NAME", help="Held-out suite. [default: eval.suites]")
 @click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
 @click.option("--limit", type=click.IntRange(min=0), help="Tasks per suite, 0 = all. [default: eval.limit]")
-@click.option("--resume", is_flag=True, help="Keep the rollouts of an interrupted evaluation.")
 def evaluate(**options: Any) -> None:
-    """Play held-out suites with the policy."""
+    """Play held-out suites with the policy; what was played is kept, so the same command goes on after a break."""
     from coevolve.commands import eval_command
 
     emit(options, *eval_command(**options))
@@ -250,6 +249,8 @@ def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
     """Print `data` as JSON or CSV if asked for, else `shown`: a text, or a Table."""
     from coevolve import show
 
+    if options.get("as_json") and options.get("as_csv"):
+        raise UsageError("--json, --csv: two formats; give one of them")
     if options.get("as_json"):
         click.echo(json.dumps(show.plain(data), ensure_ascii=False, default=str))
     elif options.get("as_csv"):

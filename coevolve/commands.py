@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from coevolve import phases, rounds, wiring
+from coevolve import growth, phases, rounds, wiring
 from coevolve.config import Settings, load_settings, parse_settings
 from coevolve.evolve import evolve
 from coevolve.loop import Loop, Stopped, draining, once, watch_parent
@@ -20,7 +20,7 @@ from coevolve.workspace import RunFolder, Workspace, read_json
 from envs import registry
 from store import signals as weaknesses
 from store.db import Table
-from store.errors import UsageError
+from store.errors import CoevolveError, UsageError
 from store.rows import Phase, Run, Snapshot
 
 Result = tuple[Any, Any]
@@ -74,7 +74,15 @@ def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
     UsageError if they change what all rows and checkpoints of the run rest on.
     """
     path = run.path / "config.json"
-    settings = parse_settings(read_json(path), str(path))
+    raw = read_json(path)
+    # A run's settings are written out in full: one that lacks a table would silently fall back to today's defaults.
+    found = raw if isinstance(raw, dict) else {}
+    if missing := [name for name in Settings().model_dump(by_alias=True) if name not in found]:
+        raise CoevolveError(
+            f"{path} is damaged: it lacks {', '.join(missing)}; write it again from "
+            f"`coevolve sql \"select config from run where id = '{run.id}'\"`"
+        )
+    settings = parse_settings(raw, str(path))
     if not overrides:
         return settings
     changed = settings.overridden(overrides)
@@ -273,6 +281,7 @@ def status_command(*, workspace: str | None, run_id: str | None, **_: Any) -> Re
     data |= {
         "last_phase": f"{finished[-1].name} of iteration {finished[-1].t}" if finished else None,
         "snapshot": snapshots[-1].id if snapshots else None,
+        "pending": len(growth.pending(place.store, run.id, snapshots[-1].task_ids)) if snapshots else 0,
         "open_signals": dict(open_signals),
         "as_of": place.store.as_of,
     }

@@ -9,7 +9,7 @@ from coevolve import wiring
 from coevolve.loop import Loop, stoppable
 from envs.protocols import Policy
 from evals.run import evaluate, scores
-from evals.suites import suite
+from evals.suites import label, suite
 from store.errors import UsageError
 from store.rows import Phase, Score, Task, Trajectory
 
@@ -30,11 +30,6 @@ async def evaluate_version(loop: Loop, names: Sequence[str], version: int | None
             await _play(loop, name, labels[name], tasks, policy)
     where = "run = ? and t = ? and list_contains(?, suite)"
     return loop.store.rows(Score, where, [loop.run.id, version, list(labels.values())])
-
-
-def label(name: str, limit: int, k: int) -> str:
-    """The name under which a score is kept: a part of a suite, or avg@k, is another measure than the whole, greedy."""
-    return name + (f"[:{limit}]" if limit else "") + (f"@{k}" if k > 1 else "")
 
 
 async def _play(loop: Loop, name: str, kept_as: str, tasks: Sequence[Task], policy: Policy) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from coevolve.config import Settings
 from coevolve.workspace import RunFolder, Workspace
 from envs.protocols import Env, Report
+from evals.suites import label
 from store.db import Store
 from store.errors import CoevolveError, UsageError
 from store.rows import Phase
@@ -65,10 +66,20 @@ def once(loop: Loop, t: int, name: str, work: Callable[[Loop, int], dict[str, An
 
 def process(loop: Loop, t: int, command: str) -> None:
     """Do the phase in a process of its own: `coevolve train` or `coevolve eval`, which commit it themselves."""
-    _raise_if_stopped(loop)
-    which = {"train": "--snapshot", "eval": "--policy-version"}[command]
-    spawn(loop, command, [which, str(t), "--resume"])
     loop.store.ingest()
+    if _processed(loop, t, command):
+        return
+    _raise_if_stopped(loop)
+    spawn(loop, command, {"train": ["--snapshot", str(t), "--resume"], "eval": ["--policy-version", str(t)]}[command])
+    loop.store.ingest()
+
+
+def _processed(loop: Loop, t: int, command: str) -> bool:
+    """Whether the process would find nothing to do."""
+    if command == "train":
+        return loop.finished(t, "train") and (loop.run.checkpoints / str(t + 1)).exists()
+    settings = loop.settings.eval
+    return all(loop.finished(t, f"eval {label(name, settings.limit, settings.k)}") for name in settings.suites)
 
 
 def spawn(loop: Loop, command: str, arguments: list[str]) -> None:
@@ -94,9 +105,8 @@ def spawn(loop: Loop, command: str, arguments: list[str]) -> None:
     _raise_if_stopped(loop)
     if child.returncode < 0:
         name = signal.Signals(-child.returncode).name
-        raise CoevolveError(
-            f"`coevolve {command}` was killed by {name} (out of memory?); what it committed is kept: --resume"
-        )
+        guess = " (out of memory?)" if child.returncode == -signal.SIGKILL else ""
+        raise CoevolveError(f"`coevolve {command}` was ended by {name}{guess}; what it committed is kept: --resume")
     if child.returncode:
         kind = UsageError if child.returncode == 2 else CoevolveError
         raise kind(f"`coevolve {command}` failed (exit code {child.returncode}); see its message above")

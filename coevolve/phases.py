@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from itertools import chain, zip_longest
 from typing import Any
 
 from coevolve import evidence, growth
-from coevolve.evaluate import label
 from coevolve.loop import Loop, spawn
+from evals.suites import label
 from graphs.runner import explore_all, validate_all
 from graphs.state import ExploreJob
 from store import signals as weaknesses
 from store.errors import UsageError
 from store.rows import (
     Exploration,
+    Phase,
     Score,
     Signal,
     Task,
@@ -24,6 +26,8 @@ from store.rows import (
     Withdrawal,
 )
 from store.snapshot import freeze, load
+
+log = logging.getLogger(__name__)
 
 UNGUIDED_BATCH = 16
 """Unguided explorations between two looks at how many valid tasks there are."""
@@ -180,14 +184,33 @@ def snapshot(loop: Loop, t: int) -> Counts:
 
 
 def final_report(loop: Loop) -> None:
-    """Play the final suite once, with the version that did best on the first suite of `eval.suites`."""
+    """Play the final suite with the version that did best on the first suite of `eval.suites`.
+
+    Once in the life of a run: a suite that is looked at again after more rounds would be one more validation set.
+    """
     final, suites = loop.settings.eval.final, loop.settings.eval.suites
     if not final or not suites:
         return
     best = best_version(loop)
-    if best is not None:
-        spawn(loop, "eval", ["--policy-version", str(best), "--suite", final, "--resume"])
-        loop.store.ingest()
+    if best is None:
+        return
+    if (played := final_version(loop)) is not None:
+        if played != best:
+            log.warning(
+                "%s was played with version %d, in an earlier final report of run %s, and is not played again; to do "
+                "so: coevolve eval --run %s --suite %s --policy-version %d",
+                *(final, played, loop.run.id, loop.run.id, final, best),
+            )
+        return
+    spawn(loop, "eval", ["--policy-version", str(best), "--suite", final])
+    loop.store.ingest()
+
+
+def final_version(loop: Loop) -> int | None:
+    """The version that the final suite was played with; None before the final report."""
+    kept_as = label(loop.settings.eval.final, loop.settings.eval.limit, loop.settings.eval.k)
+    rows = loop.store.rows(Phase, "run = ? and name = ?", [loop.run.id, f"eval {kept_as}"], order="finished_at")
+    return rows[0].t if rows else None
 
 
 def best_version(loop: Loop) -> int | None:

@@ -23,3 +23,8 @@ def slices(tasks: Collection[Task], seen: Collection[str]) -> dict[str, set[str]
     known = {task.id for task in tasks if task.structure in seen}
     everything = {task.id for task in tasks}
     return {"all": everything, "seen": known, "unseen": everything - known}
+
+
+def label(name: str, limit: int, k: int) -> str:
+    """The name under which a score is kept: a part of a suite, or avg@k, is another measure than the whole, greedy."""
+    return name + (f"[:{limit}]" if limit else "") + (f"@{k}" if k > 1 else "")

@@ -6,6 +6,7 @@ Every superstep is checkpointed in SQLite before the next begins, so a killed pr
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import sqlite3
 from collections import deque
@@ -37,6 +38,9 @@ ATTEMPTS = 2
 STOP_POLL_S = 0.1
 FLOOR_AFTER = 8
 """Failed jobs until a phase may be given up."""
+
+DISK_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+DISK_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT}
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -114,6 +118,8 @@ class Bench:
                 except (GraphDrained, BudgetSpent, UsageError):
                     raise
                 except Exception as failure:  # one bad job must not end the phase
+                    if disk_refuses(failure):
+                        raise
                     error = f"{type(failure).__name__}: {failure}"
                     log.warning("%s failed in attempt %d: %s", thread, attempt + 1, error)
                     log.debug("traceback of %s", thread, exc_info=failure)
@@ -148,6 +154,13 @@ class Bench:
             await asyncio.sleep(STOP_POLL_S)
         for control in self.controls:
             control.request_drain()
+
+
+def disk_refuses(error: BaseException | None) -> bool:
+    """A full or read-only disk, or one that fails: it will meet every other job too, so none may be judged by it."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in DISK_CODES
+    return isinstance(error, OSError) and error.errno in DISK_ERRNOS
 
 
 @asynccontextmanager

@@ -66,6 +66,7 @@ def state(workspace: Path) -> dict[str, bytes]:
         (["sql", "selec 1"], "selec"),
         (["sql", "select scor from trajectory"], "score"),
         (["sql", "drop table task"], "read-only"),
+        (["sql", "select 1", "--json", "--csv"], "one of them"),
         (["status", "--run", "r7"], "no run 'r7'"),
     ],
 )
@@ -103,6 +104,15 @@ def test_a_snapshot_that_was_changed_is_refused(work: Path) -> None:
     done = coevolve("train", "--workspace", work)
     assert done.code == 2
     assert "changed after it was frozen" in done.err
+    assert not (work / "runs/r001/checkpoints").exists()
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"seed": 0, "env": "text2sql"}'])
+def test_settings_of_a_run_that_were_cut_are_not_filled_with_defaults(work: Path, text: str) -> None:
+    (work / "runs/r001/config.json").write_text(text)
+    done = coevolve("train", "--workspace", work)
+    assert done.code == 1
+    assert "config.json is damaged: it lacks" in done.err
     assert not (work / "runs/r001/checkpoints").exists()
 
 

@@ -93,7 +93,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "signals": ["--json", "--run", "--set", "--workspace"],
         "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
         "validate": ["--json", "--run", "--set", "--workspace"],
-        "eval": ["--json", "--limit", "--policy-version", "--resume", "--run", "--set", "--suite", "--workspace"],
+        "eval": ["--json", "--limit", "--policy-version", "--run", "--set", "--suite", "--workspace"],
         "status": ["--json", "--run", "--workspace"],
         "sql": ["--csv", "--json", "--workspace"],
         "why": ["--json", "--run", "--workspace"],

@@ -101,6 +101,24 @@ def test_the_final_suite_is_played_once(finished: Path) -> None:
     assert len(rows) == 1
 
 
+def test_what_is_finished_starts_no_process(finished: Path, tmp_path: Path) -> None:
+    workspace = tmp_path / "again"
+    shutil.copytree(finished, workspace)
+    done = command(workspace, "evolve", "--resume", PROCESSES=str(workspace / "processes"))
+    assert done.returncode == 0, done.stderr
+    (line,) = (workspace / "processes").read_text().splitlines()
+    assert "-m coevolve evolve" in line
+
+
+def test_more_rounds_do_not_look_at_the_final_suite_again(finished: Path, tmp_path: Path) -> None:
+    workspace = tmp_path / "longer"
+    shutil.copytree(finished, workspace)
+    done = command(workspace, "evolve", "--resume", "--rounds", str(ROUNDS + 1))
+    assert done.returncode == 0, done.stderr
+    played = "select count(*) from trajectory where suite = 'test'"
+    assert Store(workspace / "store").query(played) == Store(finished / "store").query(played)
+
+
 def test_a_checkpoint_that_was_deleted_is_made_again(finished: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "lost"
     shutil.copytree(finished, workspace)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
 from envs.errors import InfraError
+from envs.protocols import Draft
 from graphs.bench import in_order
 from graphs.settings import ModelSettings
-from store.errors import UsageError
-from store.rows import Candidate, Exploration, Json, Row, Signal, Verdict
+from store.errors import StoreError, UsageError
+from store.rows import Candidate, Exploration, Json, Origin, Row, Signal, Task, Verdict
 from tests.graph_setup import DONE, LOOK, Echo, candidate, explore, explorer, job, of, signal, validate
 from tests.scripted import Roles, calls
 
@@ -174,3 +178,27 @@ def test_verdicts_come_in_candidate_order(tmp_path: Path) -> None:
     verdicts, rows = validate(explorer(), tmp_path, many, env=Echo())
     assert [one.candidate_id for one in of(Verdict, rows)] == [one.id for one in many]
     assert [one.reason for one in verdicts] == ["valid"] * 3 + ["duplicate"] * 6
+
+
+def full_sqlite() -> sqlite3.OperationalError:
+    """What SQLite raises when it may write no further page."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (x)")
+        connection.execute("pragma max_page_count = 2")
+        try:
+            connection.execute("insert into t values (zeroblob(100000))")
+        except sqlite3.OperationalError as error:
+            return error
+    raise AssertionError("SQLite wrote past its limit")
+
+
+@pytest.mark.parametrize("refusal", [OSError(errno.ENOSPC, "No space left on device"), full_sqlite()])
+def test_a_full_disk_decides_no_candidate(tmp_path: Path, refusal: Exception) -> None:
+    class Full(Echo):
+        def materialize(self, draft: Draft, origin: Origin) -> Task:
+            raise refusal
+
+    with pytest.raises((OSError, StoreError), match=r"space|full"):
+        validate(explorer(), tmp_path, [candidate()], env=Full())
+    verdicts, _ = validate(explorer(), tmp_path, [candidate()])
+    assert [verdict.reason for verdict in verdicts] == ["valid"]

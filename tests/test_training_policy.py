@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from envs.errors import PolicyUnavailable
 from envs.protocols import Completion, Request
@@ -141,3 +142,11 @@ def test_sampling_settings_have_no_way_to_cut_the_distribution() -> None:
             CollectSettings.model_validate({forbidden: 0.9})
     with pytest.raises(ValidationError, match="greater than 0"):
         CollectSettings(temperature=0)
+
+
+def test_an_adapter_of_another_model_is_refused(folder: Path, tmp_path: Path) -> None:
+    with_lora(load_model(folder, "float32"), None, SftSettings(lora_r=2)).save_pretrained(tmp_path / "adapter")
+    wider = LlamaForCausalLM(LlamaConfig(vocab_size=99, hidden_size=64, num_hidden_layers=2, num_attention_heads=4))
+    wider.save_pretrained(tmp_path / "wider")
+    with pytest.raises(UsageError, match=r"adapter .*adapter does not fit the model in .*wider"):
+        merged(tmp_path / "wider", tmp_path / "adapter", "float32")

@@ -76,4 +76,17 @@ def merged(folder: Path, adapter: Path | None, dtype: Dtype) -> Any:
     model = load_model(folder, dtype, attention=grouped.NAME if device() == "cpu" else "sdpa")
     if adapter is None:
         return model
-    return PeftModel.from_pretrained(model, adapter).merge_and_unload().eval()
+    return with_adapter(model, adapter).merge_and_unload().eval()
+
+
+def with_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
+    """The model with the LoRA adapter in `folder`. UsageError if it was not made for this model."""
+    try:
+        return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).strip().splitlines()
+        raise UsageError(
+            f"policy: the adapter {folder} does not fit the model in {model.config._name_or_path} "
+            f"({reason[-1].strip() if reason else type(error).__name__}); put back the model that the run was "
+            "started with, or start a new run"
+        ) from error

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.model import device, load_model, load_tokenizer, prepare  # first: it sets the environment of transformers
+# First: it sets the environment of transformers.
+from training.model import device, load_model, load_tokenizer, prepare, with_adapter
 
 # isort: split
 from datasets import Dataset
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
@@ -70,7 +71,7 @@ def fine_tune(
 def with_lora(model: Any, adapter: Path | None, settings: SftSettings) -> Any:
     """The model with a trainable adapter; a fresh one is drawn from torch's generator, which `prepare` seeded."""
     if adapter:
-        return PeftModel.from_pretrained(model, adapter, is_trainable=True)
+        return with_adapter(model, adapter, trainable=True)
     lora = LoraConfig(
         r=settings.lora_r, lora_alpha=settings.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
     )

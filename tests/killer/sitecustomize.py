@@ -2,12 +2,14 @@
 
 KILL_COUNTER  file in which all processes of the tree count their operations
 KILL_AT       the operation to die at, 0 = only count; odd = after the operation, even = before it
+PROCESSES     file in which each process of the tree writes its command line
 KILL_ALL      "1": the process that started this one dies too, as in a power cut
 """
 
 import fcntl
 import os
 import signal
+import sys
 from pathlib import Path
 
 
@@ -45,3 +47,6 @@ def _deadly(name: str) -> None:
 if "KILL_COUNTER" in os.environ:
     for _name in ("fsync", "replace", "rename"):
         _deadly(_name)
+if "PROCESSES" in os.environ:
+    with Path(os.environ["PROCESSES"]).open("a") as _file:
+        _file.write(" ".join(sys.orig_argv) + "\n")
