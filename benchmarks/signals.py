@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from store.db import Store
@@ -97,11 +98,11 @@ def main() -> None:
             fill(store, steps, iterations)
             t = iterations - 1
             print(f"{steps} steps in {iterations} iteration(s), signals of the newest:")
-            total = timed("forgetting", lambda s=store, t=t: _forgetting(s, "r", t, settings.window))
-            total += timed("boundary", lambda s=store, t=t: _boundary(s, "r", t))
-            rare = timed("rare", lambda s=store, t=t: _rare(s, "r", t, settings.theta, settings.ngram))
+            total = timed("forgetting", partial(_forgetting, store, "r", t, settings.window))
+            total += timed("boundary", partial(_boundary, store, "r", t))
+            rare = timed("rare", partial(_rare, store, "r", t, settings.theta, settings.ngram))
             print(f"  {'all three':<28}{total + rare:8.3f} s")
-            naive = timed("rare, over lists of words", lambda s=store, t=t: s.query(NAIVE, [t, t]))
+            naive = timed("rare, over lists of words", partial(store.query, NAIVE, [t, t]))
             print(f"  {'ratio to that':<28}{naive / rare:8.1f} x")
 
 

@@ -151,14 +151,19 @@ def _boundary(store: Store, run: str, t: int) -> list[Signal]:
 
 
 _BITS = 21
-"""A pattern of up to three tokens is one integer, this many bits a token: several times faster than lists of words."""
+"""Three tokens are one integer, this many bits a token, the first highest: several times faster than lists of words."""
+_MASK = 2**_BITS - 1
 
 
 def _rare(store: Store, run: str, t: int, theta: float, ngram: int) -> list[Signal]:
-    """Evidence: the rollouts that contain the pattern."""
-    shifted = ", ".join(f"unnest(codes[{n + 1}:]) AS code{n}" for n in range(ngram))
-    patterns = " UNION ALL ".join(f"SELECT {_packed(n)} AS pattern, rollout FROM place" for n in range(1, ngram + 1))
-    codes = ", ".join(f"(pattern >> {_BITS * n}) & {2**_BITS - 1}" for n in range(ngram))
+    """Evidence: the rollouts that contain the pattern.
+
+    A gram is a place's token and the two that follow, 0 where the rollout ends before. A rollout's grams are sorted:
+    those that begin with one pattern are neighbours, and the last of them stands for the rollout, without a DISTINCT.
+    """
+    shifts = [_BITS * (3 - n) for n in range(1, ngram + 1)]
+    counts = ", ".join(f"count(*) FILTER (gram >> {shift} IS DISTINCT FROM next >> {shift})" for shift in shifts)
+    codes = ", ".join(f"(pattern >> {_BITS * n}) & {_MASK}" for n in (2, 1, 0))
     found = store.query(
         f"""
         WITH rollout AS MATERIALIZED (
@@ -170,14 +175,21 @@ def _rare(store: Store, run: str, t: int, theta: float, ngram: int) -> list[Sign
         sequence AS (
             SELECT rollout, list(code ORDER BY step, "position") AS codes
             FROM call JOIN word USING (token) GROUP BY rollout),
-        place AS MATERIALIZED (SELECT rollout, {shifted} FROM sequence),
-        occurrence AS MATERIALIZED (SELECT DISTINCT * FROM ({patterns}) WHERE pattern IS NOT NULL),
+        sorted AS (
+            SELECT rollout, list_sort(list_transform(list_zip(codes, codes[2:], codes[3:]), lambda code:
+                (code[1] << {2 * _BITS}) | (coalesce(code[2], 0) << {_BITS}) | coalesce(code[3], 0))) AS grams
+            FROM sequence),
+        place AS MATERIALIZED (SELECT rollout, unnest(grams) AS gram, unnest(grams[2:]) AS next FROM sorted),
+        counted AS (SELECT gram, [{counts}] AS counts FROM place GROUP BY gram),
+        part AS (SELECT gram, unnest({shifts}) AS shift, gram >> shift AS pattern, unnest(counts) AS n FROM counted),
         rare AS (
-            SELECT pattern FROM occurrence GROUP BY pattern
-            HAVING 100.0 * count(*) < $theta * (SELECT count(*) FROM rollout)),
+            SELECT pattern, shift, unnest(list(gram)) AS gram
+            FROM part WHERE pattern & {_MASK} > 0 GROUP BY pattern, shift
+            HAVING 100.0 * sum(n) < $theta * (SELECT count(*) FROM rollout)),
         evidence AS (
             SELECT pattern, list(id ORDER BY rollout) AS ids
-            FROM occurrence SEMI JOIN rare USING (pattern) JOIN rollout USING (rollout) GROUP BY pattern),
+            FROM place JOIN rare USING (gram) JOIN rollout USING (rollout)
+            WHERE gram >> shift IS DISTINCT FROM next >> shift GROUP BY pattern),
         dictionary AS (SELECT list(token ORDER BY code) AS words FROM word)
         SELECT list_transform(list_filter([{codes}], lambda code: code > 0), lambda code: words[code]) AS tokens,
                len(ids), (SELECT count(*) FROM rollout), ids
@@ -188,8 +200,3 @@ def _rare(store: Store, run: str, t: int, theta: float, ngram: int) -> list[Sign
         _signal(run, t, "rare", tokens, evidence, {"count": count, "rollouts": rollouts})
         for tokens, count, rollouts, evidence in found
     ]
-
-
-def _packed(n: int) -> str:
-    """The n tokens from a place on as one integer, the first token lowest; NULL where the rollout ends before."""
-    return " | ".join(f"(code{place} << {_BITS * place})" for place in range(n))

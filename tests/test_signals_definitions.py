@@ -166,6 +166,21 @@ def test_a_pattern_twice_in_one_rollout_counts_once(store: Store) -> None:
     assert patterns(store) == [["SET"], ["SET", "SET"], ["SET", "SET", "SET"]]
 
 
+def test_a_pattern_in_the_middle_and_again_at_the_end_counts_once(store: Store) -> None:
+    store.append(sequences([["a", "b", "c", "a", "b"]] * 3 + [["a", "b"], *[["z"]] * 96]))
+    assert {tuple(signal.pattern or ()): signal.stats["count"] for signal in of_kind("rare", store, 0)} == {
+        ("a",): 4,
+        ("a", "b"): 4,
+        ("a", "b", "c"): 3,
+        ("b",): 4,
+        ("b", "c"): 3,
+        ("b", "c", "a"): 3,
+        ("c",): 3,
+        ("c", "a"): 3,
+        ("c", "a", "b"): 3,
+    }
+
+
 def test_patterns_run_over_the_steps_of_a_rollout_in_order(store: Store) -> None:
     rollout = trajectory("multi")
     store.append(
