@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from coevolve import wiring
 from coevolve.loop import Loop, once, stoppable
 from store.errors import UsageError
-from store.rows import Phase, Snapshot, Trajectory
+from store.rows import Phase, Snapshot, Step, Trajectory
 from store.snapshot import load
 
 
@@ -49,4 +50,20 @@ def _train(loop: Loop, snapshot: Snapshot) -> dict[str, Any]:
         settings=loop.settings.train,
     )
     done = loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [run, t])
-    return dict(train(job, done=done, append=loop.store.append, report=stoppable(loop)))
+    return dict(
+        train(
+            job,
+            done=done,
+            recall=lambda ids: _steps(loop, ids),
+            append=loop.store.append,
+            record=lambda step, values: None,
+            report=stoppable(loop),
+        )
+    )
+
+
+def _steps(loop: Loop, trajectories: Sequence[str]) -> dict[str, list[Step]]:
+    found: dict[str, list[Step]] = {}
+    for step in loop.store.rows(Step, "list_contains(?, trajectory_id)", [list(trajectories)], order='"index"'):
+        found.setdefault(step.trajectory_id, []).append(step)
+    return found

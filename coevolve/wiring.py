@@ -39,7 +39,7 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
 
         return ChatPolicy(settings.policy, version, env=settings.env, settings=settings.model)
     require_training()
-    from training.checkpoint import adapter, load
+    from training.checkpoint import adapters, load
     from training.policy import HFPolicy
 
     if load(run.checkpoints, version) is None:
@@ -47,7 +47,7 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     return HFPolicy(
         model_folder(settings),
         spec=settings.policy,
-        adapter=adapter(run.checkpoints, version),
+        adapters=adapters(run.checkpoints, version),
         version=version,
         settings=settings.train.model,
     )

@@ -107,6 +107,6 @@ def quotes(tokenizer: Any) -> frozenset[int]:
 def small_explorers(folder: Path) -> Any:
     """A factory for the graphs: (seed) -> SmallExplorer, on weights that are loaded once."""
     prepare(ModelSettings(), seed=0)
-    model, tokenizer = merged(folder, None, "auto"), load_tokenizer(folder)
+    model, tokenizer = merged(folder, [], "auto"), load_tokenizer(folder)
     ends = quotes(tokenizer)
     return lambda seed: SmallExplorer(model=model, tokenizer=tokenizer, quotes=ends, seed=seed)

@@ -107,7 +107,7 @@ def test_an_adapter_changes_the_policy_as_it_changes_the_model(folder: Path, tmp
     ids = torch.arange(10, 40)[None]
     with torch.inference_mode():
         adapted, base = model(ids).logits, load_model(folder, "float32")(ids).logits
-        torch.testing.assert_close(merged(folder, tmp_path, "float32")(ids).logits, adapted, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(merged(folder, [tmp_path], "float32")(ids).logits, adapted, atol=1e-4, rtol=1e-4)
     assert (adapted - base).abs().max() > 0.1
 
 
@@ -149,4 +149,4 @@ def test_an_adapter_of_another_model_is_refused(folder: Path, tmp_path: Path) ->
     wider = LlamaForCausalLM(LlamaConfig(vocab_size=99, hidden_size=64, num_hidden_layers=2, num_attention_heads=4))
     wider.save_pretrained(tmp_path / "wider")
     with pytest.raises(UsageError, match=r"adapter .*adapter does not fit the model in .*wider"):
-        merged(tmp_path / "wider", tmp_path / "adapter", "float32")
+        merged(tmp_path / "wider", [tmp_path / "adapter"], "float32")

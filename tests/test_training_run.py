@@ -27,7 +27,10 @@ HERE = Path(__file__).parent
 
 def run(job: TrainJob, done: Iterable[Trajectory] = (), report: Any = lambda *_: None) -> tuple[Any, list[Row]]:
     rows: list[Row] = []
-    return train(job, done=done, append=rows.extend, report=report), rows
+    counts = train(
+        job, done=done, recall=lambda ids: {}, append=rows.extend, record=lambda *_: None, report=report
+    )
+    return counts, rows
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +106,9 @@ def test_the_same_job_gives_the_same_weights_and_rows(trained: Any, tmp_path: Pa
 
 def test_without_warm_start_version_0_is_the_base_model(tmp_path: Path) -> None:
     counts, _ = run(a_job(tmp_path, settings=SETTINGS.model_copy(update={"warm_start": False})))
-    assert checkpoint.adapter(tmp_path / "checkpoints", 0) is None
+    assert checkpoint.adapters(tmp_path / "checkpoints", 0) == []
     assert counts["version"] == 1
-    assert checkpoint.adapter(tmp_path / "checkpoints", 1) is not None
+    assert checkpoint.adapters(tmp_path / "checkpoints", 1) == [tmp_path / "checkpoints" / "1"]
 
 
 def test_an_iteration_needs_the_one_before(tmp_path: Path) -> None:

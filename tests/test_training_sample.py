@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Any:
-    return merged(folder, None, "float32")
+    return merged(folder, [], "float32")
 
 
 @pytest.fixture(scope="module")

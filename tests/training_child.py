@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from store.db import Store
-from store.rows import Json, Trajectory
+from store.rows import Json, Step, Trajectory
 from store.snapshot import freeze
 from tests.fakes import EchoEnv
 from tests.tiny_model import write_random_model
@@ -14,6 +14,7 @@ from training.config import CollectSettings, ModelSettings, SftSettings, TrainSe
 from training.train import TrainJob, train
 
 SETTINGS = TrainSettings(
+    method="sft",
     model=ModelSettings(dtype="float32", threads=1, batch=8),
     collect=CollectSettings(rollouts=2, chunk=2, max_tokens=6),
     sft=SftSettings(warm_epochs=2, epochs=1, lr=1e-2, batch=2, lora_r=4, lora_alpha=8),
@@ -43,7 +44,14 @@ def run(root: Path) -> dict[str, Json]:
     store = Store(root / "store")
     store.ingest()
     done = store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", 0])
-    return train(a_job(root), done=done, append=store.append, report=lambda *_: None)
+    return train(
+        a_job(root),
+        done=done,
+        recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
+        append=store.append,
+        record=lambda *_: None,
+        report=lambda *_: None,
+    )
 
 
 if __name__ == "__main__":

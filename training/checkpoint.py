@@ -26,7 +26,12 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: str | None
     """Id of the snapshot that it was trained on; None for the base model itself."""
     adapter: bool
-    """False: this version is the base model, unchanged."""
+    """False: this version has the weights of what it stands `on`, unchanged."""
+    on: int | None = None
+    """The version whose merged weights this adapter was trained on; None = the base model itself. For GRPO that is
+    version 0 throughout the run: it is the fixed reference of the KL term."""
+    steps: int = 0
+    """Optimiser steps of the run until here, the warm start's not counted."""
     counts: dict[str, Json]
     """What `train` reported when it made it."""
     created_at: float = msgspec.field(default_factory=time.time)
@@ -63,12 +68,19 @@ def load(root: Path, version: int) -> Checkpoint | None:
     return checkpoint
 
 
-def adapter(root: Path, version: int) -> Path | None:
-    """The adapter folder of a published version, None where it is the base model. StoreError if it is not there."""
+def required(root: Path, version: int) -> Checkpoint:
+    """The manifest of a version that must be there. StoreError if it is not."""
     checkpoint = load(root, version)
     if checkpoint is None:
         raise StoreError(f"checkpoint {root / str(version)} does not exist; train iteration {version - 1} first")
-    return root / str(version) if checkpoint.adapter else None
+    return checkpoint
+
+
+def adapters(root: Path, version: int) -> list[Path]:
+    """The adapter folders to be merged into the base model, in this order. StoreError if a version is not there."""
+    checkpoint = required(root, version)
+    below = [] if checkpoint.on is None else adapters(root, checkpoint.on)
+    return [*below, root / str(version)] if checkpoint.adapter else below
 
 
 def newest(root: Path) -> int | None:

@@ -59,6 +59,21 @@ class SftSettings(BaseModel):
     lora_alpha: int = Field(default=32, ge=1)
 
 
+class GrpoSettings(BaseModel):
+    """Group-relative policy optimisation: one pass over D_t in every iteration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    groups: int = Field(default=4, ge=1)
+    """Tasks per optimiser step, each with K rollouts of which not all scored the same."""
+    lr: float = Field(default=1e-4, gt=0)
+    """Of AdamW, constant over all iterations."""
+    beta: float = Field(default=0.01, ge=0)
+    """Weight of the KL divergence to version 0, the fixed reference; 0 = none, and no second forward pass."""
+    epsilon: float = Field(default=0.2, gt=0)
+    """Clipping range of the ratio between the new and the sampling probabilities."""
+
+
 class TrainSettings(BaseModel):
     """One iteration of training."""
 
@@ -66,6 +81,10 @@ class TrainSettings(BaseModel):
 
     warm_start: bool = True
     """Fine-tune on the seed tasks before iteration 0; without it version 0 is the base model."""
+    method: Literal["grpo", "sft"] = "grpo"
+    """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
     model: ModelSettings = ModelSettings()
     collect: CollectSettings = CollectSettings()
     sft: SftSettings = SftSettings()
+    """The warm start, the adapter's size, and the update where `method` is `sft`."""
+    grpo: GrpoSettings = GrpoSettings()

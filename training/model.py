@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import numpy
 import torch
 from peft import PeftModel
+from peft.tuners.lora import LoraLayer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -71,12 +73,43 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def merged(folder: Path, adapter: Path | None, dtype: Dtype) -> Any:
-    """Base plus adapter as one plain model: no LoRA arithmetic while sampling."""
-    model = load_model(folder, dtype, attention=grouped.NAME if device() == "cpu" else "sdpa")
-    if adapter is None:
-        return model
-    return with_adapter(model, adapter).merge_and_unload().eval()
+def merged(folder: Path, adapters: Sequence[Path], dtype: Dtype, *, attention: str = "") -> Any:
+    """Base plus adapters, merged in this order, as one plain model: no LoRA arithmetic while sampling."""
+    model = load_model(folder, dtype, attention=attention or (grouped.NAME if device() == "cpu" else "sdpa"))
+    for adapter in adapters:
+        adapted = with_adapter(model, adapter)
+        weights = list(merged_weights(adapted))
+        model = adapted.unload()
+        put_weights(model, weights)
+    return model.eval()
+
+
+@torch.no_grad()
+def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, tensor) of all parameters of the plain model that base and active adapter make, in the base's dtype.
+
+    The names are those of the base model's own state. The model itself is left alone.
+    """
+    deltas = {
+        name: module.get_delta_weight(module.active_adapters[0])
+        for name, module in model.base_model.model.named_modules()
+        if isinstance(module, LoraLayer)
+    }
+    for name, weight in model.base_model.model.named_parameters():
+        if ".lora_" in name:
+            continue
+        module, _, last = name.rpartition(".base_layer.")
+        plain = f"{module}.{last}" if module else name
+        delta = deltas.get(module) if last == "weight" else None
+        yield plain, weight.detach() if delta is None else weight.detach() + delta.to(weight.dtype)
+
+
+@torch.no_grad()
+def put_weights(model: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Overwrite the model's parameters of these names. KeyError for a name that it does not have."""
+    own = dict(model.named_parameters())
+    for name, weight in weights:
+        own[name].copy_(weight)
 
 
 def with_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:

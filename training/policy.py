@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,25 @@ from envs.errors import PolicyUnavailable
 from envs.protocols import Completion, Request
 from training.chat import assistant_message, encode
 from training.config import ModelSettings
-from training.model import load_tokenizer, merged, prepare
+from training.model import load_tokenizer, merged, prepare, put_weights
 from training.sample import Draw, Drawn, generate
 
 log = logging.getLogger(__name__)
 
 
 class HFPolicy:
-    """Samples from base + adapter. Equal batches of requests give equal completions."""
+    """The `transformers` engine: samples from base + adapters. Equal batches of requests give equal completions."""
+
+    concurrent = False
 
     def __init__(
         self,
         folder: Path,
         *,
         spec: str,
-        adapter: Path | None = None,
+        adapters: Sequence[Path] = (),
         version: int = 0,
+        step: int = 0,
         settings: ModelSettings | None = None,
     ) -> None:
         """`folder` as `smollm2.resolve(spec)` gives it. UsageError if it holds no model that can chat."""
@@ -35,9 +38,10 @@ class HFPolicy:
         prepare(settings, seed=0)
         self.spec = spec
         self.version = version
+        self.step = step
         self.batch = settings.batch
         self.tokenizer = load_tokenizer(folder)
-        self.model = merged(folder, adapter, settings.dtype)
+        self.model = merged(folder, adapters, settings.dtype)
         self.stops = stop_ids(self.model, self.tokenizer)
         self.context: int = getattr(self.model.config, "max_position_embeddings", 1 << 30)
 
@@ -48,6 +52,16 @@ class HFPolicy:
             for start in range(0, len(requests), self.batch)
             for entry in self._batch(requests[start : start + self.batch])
         ]
+
+    def load(self, weights: Iterable[tuple[str, Any]], *, version: int, step: int) -> float:
+        """Take over new weights of the plain model. Returns seconds."""
+        started = time.monotonic()
+        put_weights(self.model, weights)
+        self.version, self.step = version, step
+        return time.monotonic() - started
+
+    def close(self) -> None:
+        """Nothing is held outside this object."""
 
     def _batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         entries: dict[int, Completion | Exception] = {}

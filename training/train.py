@@ -8,6 +8,7 @@ and, in one thread, ends with the same weights.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,8 +21,11 @@ from store.rows import Json, Snapshot, Task, Trajectory, content_id
 from store.snapshot import load as load_snapshot
 from training import checkpoint
 from training.checkpoint import Checkpoint
-from training.collect import Append, collect, summary
+from training.collect import Append, Outcomes, collect, newest_attempts, summary
 from training.config import TrainSettings
+from training.engine import build
+from training.groups import Feed, Recall, task_order
+from training.grpo import Job, Record, copy_step, train_iteration
 from training.policy import HFPolicy
 from training.sft import fine_tune, solutions
 from training.smollm2 import resolve
@@ -43,8 +47,11 @@ class TrainJob:
     settings: TrainSettings
 
 
-def train(job: TrainJob, *, done: Iterable[Trajectory], append: Append, report: Report) -> dict[str, Json]:
-    """Run the job; returns its counts. `done` are the training rows of (run, t) that the store already has.
+def train(
+    job: TrainJob, *, done: Iterable[Trajectory], recall: Recall, append: Append, record: Record, report: Report
+) -> dict[str, Json]:
+    """Run the job; returns its counts. `done` are the training rows of (run, t) that the store already has, `recall`
+    finds their steps, `record` keeps the figures of each optimiser step.
 
     An exception that `report` raises ends it early, with what is finished on disk and no new version.
     """
@@ -55,6 +62,80 @@ def train(job: TrainJob, *, done: Iterable[Trajectory], append: Append, report: 
         raise UsageError(f"snapshot: {job.snapshot} is of iteration {snapshot.t}; iteration {job.t} is to be trained")
     if job.t == 0 and not checkpoint.load(job.checkpoints, 0):
         _make_version_0(job, snapshot, tasks, report)
+    if job.settings.method == "grpo":
+        return _grpo(job, snapshot, tasks, newest_attempts(done), recall, append, record, report)
+    return _sft(job, snapshot, tasks, done, append, report)
+
+
+def _grpo(
+    job: TrainJob,
+    snapshot: Snapshot,
+    tasks: Sequence[Task],
+    outcomes: Outcomes,
+    recall: Recall,
+    append: Append,
+    record: Record,
+    report: Report,
+) -> dict[str, Json]:
+    """Sample and update in turn, one pass over the tasks."""
+    started = time.monotonic()
+    parent, folder = checkpoint.required(job.checkpoints, job.t), resolve(job.policy)
+    reference = checkpoint.adapters(job.checkpoints, 0)
+    engine = build(folder, reference, spec=job.policy, version=job.t, step=parent.steps, settings=job.settings.model)
+    own = job.checkpoints / str(job.t) if parent.on is not None and parent.adapter else None
+    update = Job(
+        folder=folder,
+        reference=reference,
+        start=own,
+        scratch=job.checkpoints / f".steps-{job.t}",
+        version=job.t,
+        seed=int(content_id("grpo", job.seed), 16),
+        settings=job.settings,
+    )
+    feed = Feed(
+        env=job.env,
+        tasks=task_order(tasks, job.seed, job.t),
+        policy=engine,
+        settings=job.settings.collect,
+        run=job.run,
+        t=job.t,
+        seed=job.seed,
+        outcomes=outcomes,
+        recall=recall,
+        append=append,
+        report=report,
+    )
+    try:
+        last, figures = train_iteration(update, feed, engine, record)
+    finally:
+        engine.close()
+    counts = summary(feed.outcomes) | figures | {"version": job.t + 1, "update_seconds": time.monotonic() - started}
+    last = last or own
+    made = Checkpoint(
+        run=job.run,
+        version=job.t + 1,
+        base=job.policy,
+        parent=job.t,
+        snapshot=snapshot.id,
+        adapter=last is not None,
+        on=0,
+        steps=int(figures["steps"]),
+        counts=counts,
+    )
+    checkpoint.publish(job.checkpoints, made, (lambda work: copy_step(last, work)) if last else None)
+    shutil.rmtree(update.scratch, ignore_errors=True)
+    return counts
+
+
+def _sft(
+    job: TrainJob,
+    snapshot: Snapshot,
+    tasks: Sequence[Task],
+    done: Iterable[Trajectory],
+    append: Append,
+    report: Report,
+) -> dict[str, Json]:
+    """Sample all rollouts, then fine-tune on the references."""
     started = time.monotonic()
     outcomes = asyncio.run(
         collect(
@@ -88,8 +169,8 @@ def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], re
 
 def _policy(job: TrainJob) -> HFPolicy:
     """Version t of the run's policy."""
-    adapter = checkpoint.adapter(job.checkpoints, job.t)
-    return HFPolicy(resolve(job.policy), spec=job.policy, adapter=adapter, version=job.t, settings=job.settings.model)
+    adapters = checkpoint.adapters(job.checkpoints, job.t)
+    return HFPolicy(resolve(job.policy), spec=job.policy, adapters=adapters, version=job.t, settings=job.settings.model)
 
 
 def _update(
@@ -110,7 +191,7 @@ def _update(
         raise InfraError(f"none of the {len(tasks)} tasks of snapshot {snapshot.id} has a reference that replays")
     model, figures = fine_tune(
         resolve(job.policy),
-        None if parent is None else checkpoint.adapter(job.checkpoints, parent),
+        next(iter(checkpoint.adapters(job.checkpoints, parent)), None) if parent is not None else None,
         conversations,
         epochs=epochs,
         seed=int(content_id("sft", job.seed, version), 16),

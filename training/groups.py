@@ -1,0 +1,167 @@
+"""Groups of rollouts for one optimiser step after another: one pass over the tasks of the iteration.
+
+Each task is sampled K times, once in an iteration, by the newest weights. A group whose rewards are all equal has no
+advantage and would waste its place in the step, so the next task's group takes it (dynamic sampling, DAPO,
+arXiv 2503.14476 section 3.2); its rollouts are kept, since signals are read from all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envs.protocols import Completion, Env, Policy, Report, Request
+from envs.rollout import Played, play
+from store.rows import Step, Task, Trajectory, content_id
+from training.collect import Append, Outcomes, check_share, newest_attempts, pending, rows_of
+from training.config import CollectSettings
+from training.flatten import Row, flatten
+
+Recall = Callable[[Sequence[str]], Mapping[str, list[Step]]]
+"""The steps of stored trajectories, by trajectory id."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    row: Row | None
+    """None where nothing was sampled."""
+    score: float | None
+    """None = not scored: left out of the baseline, its tokens out of the loss."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    task: str
+    members: list[Member]
+    """[K]"""
+
+    @property
+    def scores(self) -> list[float]:
+        return [member.score for member in self.members if member.score is not None]
+
+    def kind(self, min_valid: float) -> str:
+        """`informative`, or why it teaches nothing: `infra`, `solved`, `failed` or `equal` (all scores the same)."""
+        scores = self.scores
+        if len(scores) < max(2, min_valid * len(self.members)):
+            return "infra"
+        if max(scores) > min(scores):
+            return "informative"
+        return {1.0: "solved", 0.0: "failed"}.get(scores[0], "equal")
+
+
+@dataclass(kw_only=True, slots=True)
+class Clocked:
+    """A policy that notes how long it was asked, whatever number of requests were under way."""
+
+    inner: Policy
+    spec: str = ""
+    version: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    asked: int = 0
+    since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.spec, self.version, self.batch = self.inner.spec, self.inner.version, self.inner.batch
+
+    async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        if not self.asked:
+            self.since = time.monotonic()
+        self.asked += 1
+        try:
+            return await self.inner.sample(requests)
+        finally:
+            self.asked -= 1
+            if not self.asked:
+                self.seconds += time.monotonic() - self.since
+
+
+@dataclass(kw_only=True, slots=True)
+class Feed:
+    """Where the groups come from, and how far it is."""
+
+    env: Env
+    tasks: Sequence[Task]
+    """In the order in which they are taken."""
+    policy: Policy
+    settings: CollectSettings
+    run: str
+    t: int
+    seed: int
+    outcomes: Outcomes
+    """Rollouts of the iteration that the store has; it grows."""
+    recall: Recall
+    append: Append
+    report: Report
+    position: int = 0
+    """Tasks taken."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Groups by `Group.kind`."""
+    sample_seconds: float = 0.0
+    """Waiting for the policy."""
+    env_seconds: float = 0.0
+    """The rest of playing: sessions and rewards."""
+
+    async def fill(self, groups: int) -> list[Group]:
+        """The next `groups` informative groups, fewer where the tasks run out."""
+        found: list[Group] = []
+        while len(found) < groups and self.position < len(self.tasks):
+            chunk = self.tasks[self.position : self.position + groups - len(found)]
+            self.position += len(chunk)
+            for group in await self._groups(chunk):
+                kind = group.kind(self.settings.min_valid)
+                self.kinds[kind] += 1
+                if kind == "informative":
+                    found.append(group)
+            k = self.settings.rollouts
+            self.report("rollouts", self.position * k, len(self.tasks) * k)
+            check_share(self.outcomes, len(self.tasks) * k, self.settings)
+        return found
+
+    async def _groups(self, chunk: Sequence[Task]) -> list[Group]:
+        jobs = pending(chunk, self.outcomes, self.settings, t=self.t, seed=self.seed)
+        played: list[Played] = []
+        if jobs:
+            started, policy = time.monotonic(), Clocked(inner=self.policy)
+            played = await play(
+                self.env,
+                jobs,
+                policy,
+                run=self.run,
+                t=self.t,
+                purpose="train",
+                temperature=self.settings.temperature,
+                max_tokens=self.settings.max_tokens,
+                deadline_s=self.settings.deadline_s,
+                max_attempts=self.settings.max_attempts,
+            )
+            self.sample_seconds += policy.seconds
+            self.env_seconds += time.monotonic() - started - policy.seconds
+            self.append(rows_of(played))
+            self.outcomes |= newest_attempts(trajectory for trajectory, _ in played)
+        return self._grouped(chunk, played)
+
+    def _grouped(self, chunk: Sequence[Task], played: Sequence[Played]) -> list[Group]:
+        rollouts = {task.id: self._rollouts(task) for task in chunk}
+        steps = {trajectory.id: steps for trajectory, steps in played}
+        asked = [row.id for rows in rollouts.values() for row in rows if row.id not in steps]
+        steps |= self.recall(asked) if asked else {}
+        return [
+            Group(task=task, members=[member(row, steps.get(row.id, [])) for row in rows])
+            for task, rows in rollouts.items()
+        ]
+
+    def _rollouts(self, task: Task) -> list[Trajectory]:
+        return [self.outcomes[task.id, k] for k in range(self.settings.rollouts)]
+
+
+def member(trajectory: Trajectory, steps: Sequence[Step]) -> Member:
+    sampled = [step for step in steps if step.completion_ids]
+    return Member(row=flatten(sampled) if sampled else None, score=trajectory.score)
+
+
+def task_order(tasks: Sequence[Task], seed: int, t: int) -> list[Task]:
+    """The tasks in an order of this iteration's own, drawn from the seed."""
+    return sorted(tasks, key=lambda task: content_id("order", seed, t, task.id))
