@@ -29,14 +29,16 @@ class HFPolicy:
         adapter: Path | None = None,
         version: int = 0,
         settings: ModelSettings | None = None,
+        tools: bool = False,
     ) -> None:
-        """`folder` as `smollm2.resolve(spec)` gives it. UsageError if it holds no model that can chat."""
+        """`folder` as `smollm2.resolve(spec)` gives it. UsageError if it holds no model that can chat (with
+        `tools`: one that can use them)."""
         settings = settings or ModelSettings()
         prepare(settings, seed=0)
         self.spec = spec
         self.version = version
         self.batch = settings.batch
-        self.tokenizer = load_tokenizer(folder)
+        self.tokenizer = load_tokenizer(folder, tools=tools)
         self.model = merged(folder, adapter, settings.dtype)
         self.stops = stop_ids(self.model, self.tokenizer)
         self.context: int = getattr(self.model.config, "max_position_embeddings", 1 << 30)
