@@ -19,7 +19,7 @@ from evals.run import EvalSettings
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from store.errors import UsageError
 from store.signals import SignalSettings
-from training.config import TrainSettings
+from training.config import CUT_OFFS, TrainSettings
 
 ENV_PREFIX = "COEVOLVE__"
 
@@ -122,6 +122,11 @@ def _not_finite(raw: Any, key: str = "") -> Iterator[tuple[str, float]]:
 def _problem(item: Any) -> str:
     key = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
+        if item["loc"][0] == "train" and item["loc"][-1] in CUT_OFFS:
+            return (
+                f"{key} = {item['input']!r}: training samples from the full distribution, since the update divides by "
+                "its probabilities; remove the key"
+            )
         return f"unknown key {key!r}; {_siblings(item['loc'])}"
     return f"{key} = {item['input']!r}: {item['msg'][:1].lower()}{item['msg'][1:]}"
 

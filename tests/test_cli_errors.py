@@ -41,6 +41,7 @@ def state(workspace: Path) -> dict[str, bytes]:
     ("arguments", "words"),
     [
         (["evolve", "--set", "train.sft.speed=1"], "unknown key 'train.sft.speed'"),
+        (["evolve", "--set", "train.collect.top_p=0.9"], "training samples from the full distribution"),
         (["evolve", "--set", "env=chess"], "chess"),
         (["evolve", "--set", "policy=hf:/no/such/model"], "/no/such/model"),
         (["evolve", "--set", "policy=gpt"], "hf:DIR"),
@@ -80,7 +81,7 @@ def test_refused_with_a_reason(work: Path, arguments: list[str], words: str) -> 
     assert state(work) == before
 
 
-@pytest.mark.parametrize("text", ["seed = ", "sed = 1", "[train]\nk = 8"])
+@pytest.mark.parametrize("text", ["seed = ", "sed = 1", "[train]\nk = 8", "[train.collect]\ntop_p = 0.9"])
 def test_a_bad_config_stops_every_start(work: Path, text: str) -> None:
     (work / "config.toml").write_text(text)
     for command in ("seed", "evolve"):

@@ -64,6 +64,13 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(tmp_path: Path, te
     assert among in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["top_p = 0.9", "top_k = 20", "min_p = 0.1", "top_p = 1.0"])
+def test_a_setting_that_cuts_the_distribution_off_is_refused_with_the_reason(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load_settings(config(tmp_path, f"[train.collect]\n{text}"), environment={})
+    assert f"train.collect.{text}: training samples from the full distribution" in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

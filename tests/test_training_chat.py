@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.protocols import Message
+from store.errors import UsageError
 from tests.tiny_model import byte_tokenizer
-from training.chat import TOKEN_IDS, assistant_message, encode, render, solution_ids, tool_calls
+from training.chat import TOKEN_IDS, assistant_message, check_template, encode, render, solution_ids, tool_calls
 
 TOKENIZER = byte_tokenizer()
 VOCABULARY = len(TOKENIZER)
@@ -48,10 +49,40 @@ def test_ids_hold_over_many_turns() -> None:
         prompt = longer
 
 
-def test_a_template_that_rewrites_history_is_followed() -> None:
-    message = assistant_message(TOKENIZER, [*TOKENIZER("SEL").input_ids, EOS], tools=False)
-    rewritten = [*START, message | {"content": "other"}, {"role": "user", "content": "x"}]
-    assert TOKENIZER.decode(encode(TOKENIZER, rewritten)) == render(TOKENIZER, rewritten)
+def test_what_was_sampled_wins_over_its_text() -> None:
+    sampled = [*TOKENIZER("SEL").input_ids, EOS]
+    message = assistant_message(TOKENIZER, sampled, tools=False)
+    other = encode(TOKENIZER, [*START, message | {"content": "other"}, {"role": "user", "content": "x"}])
+    assert other == encode(TOKENIZER, [*START, message, {"role": "user", "content": "x"}])
+
+
+def test_an_earlier_turn_without_ids_is_text() -> None:
+    talk = [*START, {"role": "assistant", "content": "SEL"}, {"role": "user", "content": "x"}]
+    assert TOKENIZER.decode(encode(TOKENIZER, talk)) == render(TOKENIZER, talk)
+
+
+def test_a_beginning_can_be_forced_in_a_later_turn() -> None:
+    sampled = [*TOKENIZER("S").input_ids, *TOKENIZER("EL").input_ids, EOS]
+    talk = [*START, assistant_message(TOKENIZER, sampled, tools=False), {"role": "user", "content": "x"}]
+    forced = encode(TOKENIZER, [*talk, {"role": "assistant", "content": "abc"}])
+    assert forced == encode(TOKENIZER, talk) + TOKENIZER("abc").input_ids
+
+
+def test_sampled_ids_can_be_continued() -> None:
+    message = assistant_message(TOKENIZER, TOKENIZER("SE").input_ids, tools=False)
+    assert encode(TOKENIZER, [*START, message]) == encode(TOKENIZER, START) + TOKENIZER("SE").input_ids
+
+
+def test_a_template_that_no_probe_found_out_stops_the_run() -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = tokenizer.chat_template.replace(
+        "{%- for message in rest %}",
+        "{{- '[long]' if messages | length > 13 else '' }}{%- for message in rest %}",
+    )
+    check_template(tokenizer, True)
+    turn = [assistant_message(tokenizer, [EOS], tools=False), {"role": "user", "content": "x"}]
+    with pytest.raises(UsageError, match="rewrites earlier turns"):
+        encode(tokenizer, [*START, *turn * 5, *turn])
 
 
 def test_a_conversation_that_ends_with_the_assistant_is_continued() -> None:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+CUT_OFFS = {"top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
+"""Names that have no setting here: sampling that cuts the distribution off biases the importance ratio."""
 Dtype = Literal["auto", "bfloat16", "float32"]
 
 

@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from store.errors import UsageError
 from training import attention as grouped
+from training.chat import ensure_template
 from training.config import Dtype, ModelSettings
 
 transformers_logging.disable_progress_bar()
@@ -60,8 +61,9 @@ def load_model(folder: Path, dtype: Dtype, *, attention: str = "sdpa") -> Any:
     return model.to(device()).eval()
 
 
-def load_tokenizer(folder: Path) -> Any:
-    """Its tokenizer, which must have a chat template and an end-of-turn token."""
+def load_tokenizer(folder: Path, *, tools: bool = False) -> Any:
+    """Its tokenizer, which must have an end-of-turn token and a chat template fit for training, with `tools` also for
+    conversations that use them."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
@@ -70,6 +72,7 @@ def load_tokenizer(folder: Path) -> Any:
         raise UsageError(f"policy: the tokenizer in {folder} has no chat template or eos token; use a chat model")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    ensure_template(tokenizer, tools=tools)
     return tokenizer
 
 

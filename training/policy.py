@@ -32,15 +32,17 @@ class HFPolicy:
         version: int = 0,
         step: int = 0,
         settings: ModelSettings | None = None,
+        tools: bool = False,
     ) -> None:
-        """`folder` as `smollm2.resolve(spec)` gives it. UsageError if it holds no model that can chat."""
+        """`folder` as `smollm2.resolve(spec)` gives it. UsageError if it holds no model that can chat (with
+        `tools`: one that can use them)."""
         settings = settings or ModelSettings()
         prepare(settings, seed=0)
         self.spec = spec
         self.version = version
         self.step = step
         self.batch = settings.batch
-        self.tokenizer = load_tokenizer(folder)
+        self.tokenizer = load_tokenizer(folder, tools=tools)
         self.model = merged(folder, adapters, settings.dtype)
         self.stops = stop_ids(self.model, self.tokenizer)
         self.context: int = getattr(self.model.config, "max_position_embeddings", 1 << 30)
