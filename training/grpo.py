@@ -11,6 +11,7 @@ taken to the probabilities of the sampler, and pi_ref is the model below the ada
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -41,6 +42,8 @@ from training.engine import Engine
 from training.folders import MANIFEST, Files, differences, fingerprints
 from training.groups import Feed, Group, Member
 from training.logps import one_prompt, shared_prompt_logps
+
+logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it warns of each rollout without a score
 
 ADAPTER = "adapter_model.safetensors"
 CURSOR = "cursor.json"
@@ -172,15 +175,15 @@ def train_iteration(job: Job, feed: Feed, engine: Engine, record: Record) -> tup
     a kill goes on after the last step that is on the disk.
     """
     prepare(job.settings.model, job.seed)
-    tokenizer = load_tokenizer(job.folder)
     begun = newest_step(job.scratch)
-    loop = Loop(job=job, feed=feed, engine=engine, record=record)
+    server = Server(rollouts=job.settings.collect.rollouts, pad=load_tokenizer(job.folder).pad_token_id)
+    loop = Loop(job=job, feed=feed, engine=engine, record=record, server=server)
     if begun:
         _, cursor = begun
         feed.position, loop.position = cursor.position, cursor.position
         feed.kinds.update(cursor.kinds)
     start = begun[0] if begun else job.start
-    trainer = make_trainer(job, tokenizer, loop)
+    trainer = make_trainer(job, server, steps=len(feed.tasks), callbacks=[loop])
     if start:
         set_peft_model_state_dict(trainer.model, load_file(start / ADAPTER))
     loop.steps = steps_of(start)
@@ -209,8 +212,8 @@ def figures(feed: Feed, loop: Loop) -> dict[str, Json]:
     }
 
 
-def make_trainer(job: Job, tokenizer: Any, loop: Loop) -> GroupTrainer:
-    """TRL's trainer on a fresh adapter."""
+def make_trainer(job: Job, server: Server, *, steps: int, callbacks: Sequence[TrainerCallback]) -> GroupTrainer:
+    """TRL's trainer on a fresh adapter, for at most `steps` optimiser steps."""
     settings = job.settings
     base = merged(job.folder, job.reference, settings.model.dtype, attention="eager" if device() == "cpu" else "sdpa")
     lora = LoraConfig(
@@ -220,17 +223,15 @@ def make_trainer(job: Job, tokenizer: Any, loop: Loop) -> GroupTrainer:
         task_type="CAUSAL_LM",
     )
     torch.manual_seed(job.seed % 2**63)
-    blanks = (len(loop.feed.tasks) + 1) * settings.grpo.groups
-    loop.server = Server(rollouts=settings.collect.rollouts, pad=tokenizer.pad_token_id)
     trainer = GroupTrainer(
         model=base,
         peft_config=lora,
         reward_funcs=reward,
         args=arguments(job),
-        train_dataset=Dataset.from_dict({"prompt": [""] * blanks}),
-        processing_class=tokenizer,
-        rollout_func=loop.server,
-        callbacks=[loop],
+        train_dataset=Dataset.from_dict({"prompt": [""] * (steps + 1) * settings.grpo.groups}),
+        processing_class=load_tokenizer(job.folder),
+        rollout_func=server,
+        callbacks=list(callbacks),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -248,6 +249,7 @@ def arguments(job: Job) -> GRPOConfig:
         scale_rewards="group",
         epsilon=settings.grpo.epsilon,
         beta=settings.grpo.beta,
+        use_bias_correction_kl=True,  # the KL is of pi, but pi_old sampled: DeepSeek-V3.2, arXiv 2512.02556
         temperature=settings.collect.temperature,
         learning_rate=settings.grpo.lr,
         lr_scheduler_type="constant",
@@ -275,7 +277,7 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     feed: Feed
     engine: Engine
     record: Record
-    server: Server = field(default_factory=lambda: Server(rollouts=0, pad=0))
+    server: Server
     runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     """One event loop for the whole iteration: clients of servers live in it."""
     steps: int = 0
