@@ -198,13 +198,13 @@ def doctor(**options: Any) -> None:
 
 @main.group()
 def db() -> None:
-    """Check the store against its journal, or make its index again."""
+    """Check journal, index and snapshots, or mend them."""
 
 
 @db.command()
 @workspace_options
 def check(**options: Any) -> None:
-    """Compare index and journal, list damaged lines; exit code 1 if rows are lost or differ."""
+    """Compare index and journal, list damaged lines and snapshots; exit code 1 if anything is lost or differs."""
     from coevolve.commands import check_command
 
     problems, shown = check_command(**options)
@@ -216,10 +216,13 @@ def check(**options: Any) -> None:
 @db.command()
 @workspace_options
 def rebuild(**options: Any) -> None:
-    """Make the index again from the journal."""
+    """Make the index again from the journal, and lost or damaged snapshots from the store; no row is dropped."""
     from coevolve.commands import rebuild_command
 
-    emit(options, *rebuild_command(**options))
+    data, shown, errors = rebuild_command(**options)
+    emit(options, data, shown)
+    if errors:
+        raise type(errors[0])("; ".join(map(str, errors)))
 
 
 @main.group()

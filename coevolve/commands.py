@@ -8,15 +8,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from coevolve import growth, phases, rounds, wiring
+from coevolve import growth, phases, repair, rounds, wiring
 from coevolve.config import Settings, load_settings, parse_settings
 from coevolve.evolve import evolve
 from coevolve.loop import Loop, Stopped, draining, once, watch_parent
 from coevolve.progress import progress
-from coevolve.workspace import RunFolder, Workspace, read_json
+from coevolve.workspace import LOOP, RunFolder, Workspace, read_json
 from envs import registry
 from store import signals as weaknesses
 from store.db import Table
@@ -27,8 +28,6 @@ Result = tuple[Any, Any]
 DEFAULT_ROUNDS = 3
 FIXED = ("seed", "env", "policy")
 """Settings that a run keeps."""
-LOOP = "evolve"
-"""The lock of `evolve` and of the phases that it does in its own process: one of them at a time on a run."""
 COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "torch", "transformers", "trl", "peft")
 
 
@@ -302,17 +301,28 @@ def why_command(*, workspace: str | None, run_id: str | None, task: str, **_: An
 
 
 def check_command(*, workspace: str | None, **_: Any) -> Result:
-    found = Workspace.find(workspace).store.check()
+    found = repair.problems(Workspace.find(workspace))
     problems = [{"problem": str(problem), "harmless": problem.harmless} for problem in found]
     lines = [f"{'note: ' if problem.harmless else ''}{problem}" for problem in found]
     if all(problem.harmless for problem in found):
-        lines.append("index and journal agree; every row of the journal is sound")
+        lines.append("index and journal agree; every row of the journal and every snapshot is sound")
     return problems, "\n".join(lines)
 
 
-def rebuild_command(*, workspace: str | None, **_: Any) -> Result:
-    rows = Workspace.find(workspace).store.rebuild()
-    return {"rows": rows}, f"the index is made again from {rows} rows of the journal"
+def rebuild_command(*, workspace: str | None, **_: Any) -> tuple[Any, Any, list[CoevolveError]]:
+    """Data, what is shown, and why some snapshots could not be made again."""
+    place = Workspace.find(workspace)
+    made = place.store.rebuild()
+    restored, errors = repair.restore_snapshots(place)
+    data = {**asdict(made), "snapshots": restored, "refused": list(map(str, errors))}
+    lines = [f"the index is made again from {made.rows} rows of the journal"]
+    if made.unreadable:
+        lines.append(f"the old index could not be read, so it gave no row that the journal lacks: {made.unreadable}")
+    if made.salvaged:
+        lines.append(f"{made.salvaged} of them were salvaged: the journal had lost them, and has them again")
+    if restored:
+        lines.append(f"frozen again from the store: {', '.join(restored)}")
+    return data, "\n".join(lines), errors
 
 
 def env_list_command() -> Result:

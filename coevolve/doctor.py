@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
+from coevolve import repair
 from coevolve.config import load_settings
 from coevolve.workspace import Workspace
 from store.db import Table
@@ -90,11 +91,11 @@ def _workspace(place: Workspace) -> Iterator[Finding]:
         yield _finding("fail", "config", str(error), f"edit {place.config}")
         return
     yield from _policy(settings.policy)
-    problems = [problem for problem in place.store.check() if not problem.harmless]
-    if problems:
-        yield _finding("fail", "store", f"{len(problems)} problems, first: {problems[0]}", "coevolve db check")
+    found = [problem for problem in repair.problems(place) if not problem.harmless]
+    if found:
+        yield _finding("fail", "store", f"{len(found)} problems, first: {found[0]}", "coevolve db check")
     else:
-        yield _finding("ok", "store", "index and journal agree")
+        yield _finding("ok", "store", "index, journal and snapshots agree")
 
 
 def _policy(spec: str) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 from coevolve import wiring
 from coevolve.loop import Loop, once, stoppable
 from store.errors import UsageError
-from store.rows import Phase, Snapshot, Step, Trajectory
+from store.rows import Metric, Phase, Snapshot, Step, Trajectory
 from store.snapshot import load
 
 
@@ -56,7 +56,9 @@ def _train(loop: Loop, snapshot: Snapshot) -> dict[str, Any]:
             done=done,
             recall=lambda ids: _steps(loop, ids),
             append=loop.store.append,
-            record=lambda step, values: None,
+            record=lambda step, figures: loop.store.append(
+                [Metric(run=run, t=t, step=step, name=name, value=float(value)) for name, value in figures.items()]
+            ),
             report=stoppable(loop),
         )
     )

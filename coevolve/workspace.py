@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 CONFIG = "config.toml"
 MANIFEST = "manifest.json"
+LOOP = "evolve"
+"""The lock of `evolve`, the phases that it does in its own process, and mending: one of them at a time on a run."""
 
 
 @dataclass(frozen=True)

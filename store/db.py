@@ -33,8 +33,9 @@ from store.arrow import from_tuples, to_arrow
 from store.errors import StoreError, UsageError
 from store.journal import START, Cursor, Journal, Problem, read, segments
 from store.migrations import migrate
+from store.repair import FRESH, Rebuilt, bad_lines, differences, salvage
 from store.rows import Row
-from store.schema import KINDS, columns, kind_of
+from store.schema import columns, insertion, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -114,15 +115,23 @@ class Store:
         """Bring index and export up to date; how many rows were read. Locked if another process keeps the index."""
         return self._repaired(lambda: self._with_index(self._update, self.patience_s))
 
-    def rebuild(self) -> int:
-        """Make index and export again from the journal alone; how many rows were read. Locked as `ingest`."""
+    def rebuild(self) -> Rebuilt:
+        """Make index and export again from the journal, after what only they have is written back to it.
+
+        Nothing is discarded before it is durable in the journal, so a crash costs nothing. Locked as `ingest`.
+        """
+        salvaged, unreadable = list[int](), ""
         with self._repairing():
-            if self.index.exists():
-                with contextlib.suppress(Damaged):
-                    self._with_index(lambda connection: None, self.patience_s)
+            absent = not self.index.exists()
+            try:
+                self._with_index(lambda connection: self._salvage(connection, salvaged), self.patience_s)
+            except Damaged as damage:
+                unreadable = str(damage)
+            if absent or unreadable:
+                self._salvage_export(salvaged)
             _discard(self.index)
             _discard(self.export)
-            return self.ingest()
+        return Rebuilt(rows=self.ingest(), salvaged=sum(salvaged), unreadable=unreadable)
 
     # ---- reading
 
@@ -171,17 +180,38 @@ class Store:
 
     def check(self) -> list[Problem]:
         """Damaged and torn lines of the journal, and tables in which index and journal differ. [] = all is well."""
-        lines = [problem for segment in segments(self.journal.directory) for problem in _bad_lines(segment)]
+        lines = [problem for segment in segments(self.journal.directory) for problem in bad_lines(segment)]
         return lines + self._repaired(lambda: self._with_index(self._compare, self.patience_s))
 
     def _compare(self, connection: Connection) -> list[Problem]:
         self._ingest(connection)
+        with self._beside_journal(connection):
+            return list(differences(connection))
+
+    @contextlib.contextmanager
+    def _beside_journal(self, connection: Connection) -> Iterator[None]:
+        """Attach an index made from the journal alone. It is read after the connection's file was closed to others,
+        so that whatever a writer appends meanwhile can't look as if the journal lacked it."""
         with tempfile.TemporaryDirectory(prefix="coevolve-") as directory:
-            fresh = Path(directory) / "fresh.duckdb"
-            with _opened(fresh) as other:
-                self._ingest(other)
-            with _attached(connection, fresh, "fresh", "READ_ONLY"):
-                return [problem for table in (*KINDS, "tool_calls") for problem in _differences(connection, table)]
+            path = Path(directory) / "fresh.duckdb"
+            with _opened(path) as fresh:
+                self._ingest(fresh)
+            with _attached(connection, path, FRESH, "READ_ONLY"):
+                yield
+
+    # ---- rows that the journal has lost, back into it
+
+    def _salvage(self, connection: Connection, counts: list[int]) -> None:
+        """In a segment of its own, behind which no writer's half line can stand."""
+        with contextlib.closing(Journal(self.journal.directory)) as journal, self._beside_journal(connection):
+            counts.extend(salvage(connection, journal.append))
+
+    def _salvage_export(self, counts: list[int]) -> None:
+        """The export is a copy of an earlier index: where that is gone, it may be all that has a row."""
+        with contextlib.suppress(Damaged), self._private_copy() as path:
+            if path.exists():
+                with _opened(path) as connection:
+                    self._salvage(connection, counts)
 
     # ---- the journal's rows into a connection
 
@@ -258,6 +288,8 @@ class Store:
             try:
                 return action()  # another process may have made it again meanwhile
             except Damaged as damage:
+                if damage.path == self.index:
+                    self._salvage_export([])
                 _discard(self.index if damage.path == self.index else self.export)
             return action()
 
@@ -351,7 +383,7 @@ def _insert(connection: Connection, rows: list[Row], cursors: dict[str, Cursor])
     try:
         for row_type, unique in _grouped(rows).items():
             connection.register("incoming", to_arrow(row_type, unique))
-            connection.execute(_insertion(kind_of(row_type)))
+            connection.execute(insertion(kind_of(row_type)))
             connection.unregister("incoming")
         at = [(name, *cursor) for name, cursor in cursors.items()]
         connection.executemany("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)", at)
@@ -368,15 +400,6 @@ def _grouped(rows: Iterable[Row]) -> dict[type[Row], list[Row]]:
     for row in rows:
         groups.setdefault(type(row), {}).setdefault(attrgetter(*row.KEY)(row), row)
     return {row_type: list(unique.values()) for row_type, unique in groups.items()}
-
-
-def _insertion(kind: str) -> str:
-    insert = f'INSERT INTO "{kind}" BY NAME SELECT * FROM incoming ON CONFLICT DO NOTHING'
-    if kind != "step":
-        return insert
-    return f"""
-        WITH fresh AS ({insert} RETURNING trajectory_id, "index", tokens)
-        INSERT INTO tool_calls SELECT trajectory_id, unnest(range(len(tokens))), "index", unnest(tokens) FROM fresh"""
 
 
 def _extent(connection: Connection) -> int:
@@ -415,32 +438,6 @@ def _ask(connection: Connection, query: str) -> Table:
         if _is_damage(error):
             raise
         raise UsageError(f"sql: {_one_line(error)}") from error
-
-
-def _bad_lines(segment: Path) -> Iterator[Problem]:
-    end = START
-    for batch in read(segment):
-        end = batch.end
-        yield from batch.problems
-    torn = segment.stat().st_size - end.offset
-    if torn:
-        detail = f"{torn} bytes of an unfinished batch, dropped: its writer was killed or is still writing"
-        yield Problem(kind="torn", where=f"{segment.name}:{end.line + 1}", detail=detail)
-
-
-def _differences(connection: Connection, table: str) -> Iterator[Problem]:
-    index, fresh = (f'FROM "{catalog}".main."{table}"' for catalog in ("index", "fresh"))
-    if lost := _count(connection, f"({fresh}) EXCEPT ALL ({index})"):
-        detail = f"{lost} rows of the journal are not in the index; run `coevolve db rebuild`"
-        yield Problem(kind="missing", where=table, detail=detail)
-    if extra := _count(connection, f"({index}) EXCEPT ALL ({fresh})"):
-        detail = f"{extra} rows of the index are not in the journal; `coevolve db rebuild` drops them"
-        yield Problem(kind="unknown", where=table, detail=detail)
-
-
-def _count(connection: Connection, select: str) -> int:
-    ((count,),) = connection.execute(f"SELECT count(*) FROM ({select})").fetchall()
-    return int(count)
 
 
 def _translated(path: Path, error: duckdb.Error, *, opening: bool = False) -> StoreError:

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 
@@ -50,12 +50,12 @@ START = Cursor(0, 0)
 class Problem:
     """Something that `check` found."""
 
-    kind: Literal["torn", "damaged", "missing", "unknown"]
-    """torn: the unfinished last batch of a killed writer, harmless, as it was never acknowledged. damaged: a line
-    that can't be read. missing: rows of the journal that the index lacks. unknown: rows of the index that the
-    journal lacks."""
+    kind: Literal["torn", "damaged", "missing", "changed", "unknown"]
+    """torn: the unfinished last batch of a killed writer, harmless, as it was never acknowledged. damaged: a line or
+    a snapshot that can't be read. missing: rows of the journal that the index lacks. changed: rows that have other
+    values in the index. unknown: rows of the index that the journal lacks."""
     where: str
-    """`segment:line`, or a table."""
+    """`segment:line`, a table, or a run."""
     detail: str
 
     @property
@@ -195,7 +195,7 @@ def read(segment: Path, start: Cursor = START) -> Iterator[Batch]:
     offset, line = start
     rows: list[Row] = []
     problems: list[Problem] = []
-    with segment.open("rb") as file:
+    with _readable(segment) as file:
         file.seek(offset)
         for data in file:
             if not data.endswith(b"\n"):
@@ -212,6 +212,18 @@ def read(segment: Path, start: Cursor = START) -> Iterator[Batch]:
                 rows, problems = [], []
     if problems:  # the damaged line may have been the batch's last: better its other rows than none
         yield Batch(rows=rows, end=Cursor(offset, line), problems=problems)
+
+
+@contextlib.contextmanager
+def _readable(segment: Path) -> Iterator[BinaryIO]:
+    try:
+        with segment.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise StoreError(
+            f"journal {segment} cannot be read ({error.strerror}); make it readable, or, if it is lost, move it away "
+            "and run `coevolve db rebuild`, which keeps what the index has of it"
+        ) from error
 
 
 def _decode(data: bytes) -> tuple[int, Row]:

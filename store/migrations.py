@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from store import schema
 from store.errors import StoreError
+from store.rows import Metric
 
 
 class Connection(Protocol):
@@ -26,7 +27,13 @@ def m001_tables(connection: Connection) -> None:
         connection.execute(ddl)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables,)
+def m002_optimiser_steps(connection: Connection) -> None:
+    """Figures of each optimiser step, and which step's weights sampled a rollout."""
+    connection.execute(schema.table_ddl(Metric))
+    connection.execute("ALTER TABLE trajectory ADD COLUMN IF NOT EXISTS policy_step BIGINT")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps)
 
 
 def version(connection: Connection) -> int:

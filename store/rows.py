@@ -10,6 +10,7 @@
     Candidate   a task-solution pair abstracted from one exploration
     Verdict     what execution said of a candidate: the task it became, or why it was rejected
     Withdrawal  a task found defective later (its reference no longer replays)
+    Metric      a figure of one optimiser step
     Score       a metric of one policy version on one held-out suite
     Phase       a finished phase of an iteration: its seconds and counts; the loop resumes from these
 
@@ -146,6 +147,7 @@ class Trajectory:
     """0 for the first try; a retry after an infrastructure failure counts up."""
     policy: str
     policy_version: int
+    """The version whose training had begun or ended when it was sampled: its number, whatever steps came since."""
     seed: int
     """Sampling seed: hash(config seed, t, task, k); the attempt is not in it."""
     outcome: OutcomeKind
@@ -160,6 +162,8 @@ class Trajectory:
     completion_tokens: int
     seconds: float
     created_at: float
+    policy_step: int | None = None
+    """Optimiser steps of the run that the sampling weights had seen; None where nothing is trained here."""
 
 
 def trajectory_id(*, run: str, purpose: Purpose, t: int, task: str, k: int, attempt: int = 0) -> str:
@@ -282,6 +286,18 @@ class Withdrawal:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    KEY: ClassVar[tuple[str, ...]] = ("run", "step", "name")
+    run: str
+    t: int
+    step: int
+    """Optimiser steps of the run, this one included."""
+    name: str
+    """Such as `reward`, `kl`, `entropy`, `seconds/sample`; docs/training.md lists them."""
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
     KEY: ClassVar[tuple[str, ...]] = ("run", "t", "suite", "slice", "metric")
     run: str
@@ -312,7 +328,19 @@ class Phase:
 
 
 Row = (
-    Run | Task | Snapshot | Trajectory | Step | Signal | Exploration | Candidate | Verdict | Withdrawal | Score | Phase
+    Run
+    | Task
+    | Snapshot
+    | Trajectory
+    | Step
+    | Signal
+    | Exploration
+    | Candidate
+    | Verdict
+    | Withdrawal
+    | Metric
+    | Score
+    | Phase
 )
 ROW_TYPES: tuple[type[Row], ...] = (
     Run,
@@ -325,6 +353,7 @@ ROW_TYPES: tuple[type[Row], ...] = (
     Candidate,
     Verdict,
     Withdrawal,
+    Metric,
     Score,
     Phase,
 )

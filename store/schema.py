@@ -76,6 +76,22 @@ CREATE TABLE IF NOT EXISTS tool_calls (
 """One row an action token, derived from Step.tokens at ingest, so that the rare-pattern query never reads
 observations. `position` is the token's place within its step: (step, position) orders a rollout's tokens."""
 
+
+def tool_calls_of(steps: str) -> str:
+    """SELECT of the tool calls of a table of steps."""
+    return f'SELECT trajectory_id, unnest(range(len(tokens))), "index", unnest(tokens) FROM {steps}'
+
+
+def insertion(kind: str) -> str:
+    """INSERT of the table `incoming`, and of what is derived from it; rows whose keys are there already stay."""
+    insert = f'INSERT INTO "{kind}" BY NAME SELECT * FROM incoming ON CONFLICT DO NOTHING'
+    if kind != "step":
+        return insert
+    return f"""
+        WITH fresh AS ({insert} RETURNING trajectory_id, "index", tokens)
+        INSERT INTO tool_calls {tool_calls_of("fresh")}"""
+
+
 CURSOR = """
 CREATE TABLE IF NOT EXISTS cursor (segment VARCHAR PRIMARY KEY, "offset" BIGINT NOT NULL, line BIGINT NOT NULL)
 """

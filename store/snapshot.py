@@ -3,8 +3,10 @@
     directory/LATEST                    name of the newest snapshot
     directory/<t>-<id>/tasks.parquet    the tasks, in training order
     directory/<t>-<id>/manifest.json    written last
+    directory/damaged-<t>-<id>-*/       moved aside when it was made again
 
 A snapshot appears by one rename of a finished folder, so whoever sees it sees all of it, and it never changes.
+What is lost or damaged is made again from the rows of the store (`fault`, `restore`, `point`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +27,8 @@ from store.errors import StoreError, UsageError
 from store.rows import Snapshot, Task, snapshot_id, task_id
 
 _TASKS, _MANIFEST, _LATEST = "tasks.parquet", "manifest.json", "LATEST"
+_RUN = "run `coevolve db rebuild`"
+_FIX = f"{_RUN}, which freezes it again from the store"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +59,10 @@ def freeze(directory: Path, run: str, t: int, tasks: Iterable[Task]) -> Snapshot
             f"snapshot t = {t}: {published.name} is published already and never changes, got {t}-{snapshot_id(ids)}; "
             "freeze under the next t"
         )
-    try:
+    with _writing(directory):
         if published is None:
-            published = _publish(directory, run, t, tasks)
+            published = _publish(directory, run, t, tasks, time.time())
         _point(directory, published.name)
-    except OSError as error:
-        raise StoreError(f"cannot write a snapshot to {directory}: {error.strerror or error}") from error
     return load(published)[0]
 
 
@@ -70,8 +73,11 @@ def load(path: Path, ref: str | int = "latest") -> tuple[Snapshot, list[Task]]:
     UsageError if there is none such; another, naming what differs, if it is not what was frozen.
     """
     folder = path if (path / _TASKS).exists() or (path / _MANIFEST).exists() else _resolve(path, str(ref))
-    manifest = _manifest(folder)
-    tasks = _tasks(folder, manifest)
+    try:
+        manifest = _manifest(folder)
+        tasks = _tasks(folder, manifest)
+    except OSError as error:
+        raise UsageError(f"snapshot {folder} cannot be read ({error.strerror or error}); {_FIX}") from error
     if not tasks:
         raise UsageError(f"snapshot {folder}: D_{manifest.t} is empty; add seed tasks or explore first")
     found = snapshot_id([task.id for task in tasks])
@@ -84,6 +90,55 @@ def load(path: Path, ref: str | int = "latest") -> tuple[Snapshot, list[Task]]:
         task_ids=[task.id for task in tasks],
         created_at=manifest.created_at,
     ), tasks
+
+
+def fault(directory: Path, row: Snapshot) -> str:
+    """Why `load` does not give D_t as the store's row has it; empty if it does."""
+    folder = directory / f"{row.t}-{row.id}"
+    if not folder.is_dir():
+        return f"snapshot {folder} does not exist; {_FIX}"
+    try:
+        found, _ = load(directory, row.t)
+    except UsageError as error:
+        return str(error)
+    if (found.id, found.run, found.t) != (row.id, row.run, row.t):
+        return f"snapshot {folder}: its manifest says D_{found.t} of run {found.run}, id {found.id}; {_FIX}"
+    return ""
+
+
+def restore(directory: Path, row: Snapshot, tasks: Sequence[Task]) -> None:
+    """Publish D_t again from rows of the store; what stands in its place is moved aside and kept.
+
+    UsageError, and nothing is touched, if the tasks are not those that were frozen.
+    """
+    found = snapshot_id([_content_id(task) for task in tasks])
+    if found != row.id:
+        raise UsageError(
+            f"snapshot {directory / f'{row.t}-{row.id}'}: the store has {len(tasks)} of its {len(row.task_ids)} tasks, "
+            f"their content hash is {found}, not {row.id}; bring the folder back from a copy"
+        )
+    with _writing(directory):
+        for path in directory.glob(f"{row.t}-*"):
+            path.rename(directory / f"damaged-{path.name}-{secrets.token_hex(4)}")
+        _publish(directory, row.run, row.t, list(tasks), row.created_at)
+
+
+def pointer_fault(directory: Path, newest: Snapshot) -> str:
+    """Why LATEST does not lead to the newest snapshot; empty if it does, or to one that the store has no row of yet."""
+    try:
+        name = (directory / _LATEST).read_text(errors="replace").strip()
+    except OSError:
+        name = ""
+    known = [f"{newest.t}-{newest.id}", *(folder.name for folder in _find(directory, "*"))]
+    if name in known and _t(name) >= newest.t:
+        return ""
+    return f"snapshot {directory / _LATEST} does not name D_{newest.t}; {_RUN}, which sets it again"
+
+
+def point(directory: Path, row: Snapshot) -> None:
+    """Let LATEST name this snapshot."""
+    with _writing(directory):
+        _point(directory, f"{row.t}-{row.id}")
 
 
 def read_tasks(path: Path) -> list[Task]:
@@ -111,7 +166,15 @@ def _check_ids(t: int, ids: Sequence[str]) -> None:
         seen.add(each)
 
 
-def _publish(directory: Path, run: str, t: int, tasks: list[Task]) -> Path:
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot write a snapshot to {directory}: {error.strerror or error}") from error
+
+
+def _publish(directory: Path, run: str, t: int, tasks: list[Task], created_at: float) -> Path:
     from pyarrow import parquet
 
     from store.arrow import to_arrow
@@ -129,7 +192,7 @@ def _publish(directory: Path, run: str, t: int, tasks: list[Task]) -> Path:
             t=t,
             n=len(tasks),
             sha256=_sha256(draft / _TASKS),
-            created_at=time.time(),
+            created_at=created_at,
         )
         (draft / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
         _sync(draft / _MANIFEST)
@@ -152,18 +215,21 @@ def _point(directory: Path, name: str) -> None:
 
 def _resolve(directory: Path, ref: str) -> Path:
     if not directory.is_dir():
-        raise UsageError(f"snapshot {directory}: no such folder; run `coevolve seed` first")
+        raise UsageError(f"snapshot {directory}: no such folder; run `coevolve seed` first, or if it is lost {_RUN}")
     if ref == "latest":
         pointer = directory / _LATEST
-        if not pointer.exists():
-            raise UsageError(f"snapshot latest: none in {directory}; run `coevolve seed` first")
+        if not pointer.is_file():
+            raise UsageError(
+                f"snapshot latest: none in {directory}; run `coevolve seed` first, or if it is lost {_RUN}"
+            )
         ref = pointer.read_text(errors="replace").strip()
     names = [folder.name for folder in _find(directory, "*")]
     matches = [name for name in names if ref in (name, *name.split("-", 1))]
     if len(matches) != 1:
         problem = f"matches {', '.join(matches)}" if matches else "does not exist"
         raise UsageError(
-            f"snapshot {ref}: {problem} in {directory}; give one of latest, {', '.join(names) or '(none)'}"
+            f"snapshot {ref}: {problem} in {directory}; give one of latest, {', '.join(names) or '(none)'}, or if it "
+            f"is lost {_RUN}"
         )
     return directory / matches[0]
 
@@ -171,17 +237,21 @@ def _resolve(directory: Path, ref: str) -> Path:
 def _find(directory: Path, pattern: str) -> list[Path]:
     """Published folders, oldest t first."""
     folders = [path for path in directory.glob(pattern) if path.is_dir() and path.name.split("-")[0].isdigit()]
-    return sorted(folders, key=lambda path: int(path.name.split("-")[0]))
+    return sorted(folders, key=lambda path: _t(path.name))
+
+
+def _t(name: str) -> int:
+    return int(name.split("-")[0])
 
 
 def _manifest(folder: Path) -> Manifest:
     path = folder / _MANIFEST
     if not path.exists():
-        raise UsageError(f"snapshot {folder}: {_MANIFEST} is missing, so it is not whole; freeze it again")
+        raise UsageError(f"snapshot {folder}: {_MANIFEST} is missing, so it is not whole; {_FIX}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except msgspec.MsgspecError as error:
-        raise UsageError(f"snapshot {folder}: {_MANIFEST} is damaged ({error}); restore it or freeze again") from error
+        raise UsageError(f"snapshot {folder}: {_MANIFEST} is damaged ({error}); {_FIX}") from error
 
 
 def _tasks(folder: Path, manifest: Manifest) -> list[Task]:
@@ -191,7 +261,7 @@ def _tasks(folder: Path, manifest: Manifest) -> list[Task]:
 
     path = folder / _TASKS
     if not path.exists():
-        raise UsageError(f"snapshot {folder}: {_TASKS} is missing; restore it or freeze again")
+        raise UsageError(f"snapshot {folder}: {_TASKS} is missing; {_FIX}")
     found = _sha256(path)
     if found != manifest.sha256:
         raise _differs(folder, f"sha256 of {_TASKS}", manifest.sha256, found)
@@ -202,7 +272,7 @@ def _tasks(folder: Path, manifest: Manifest) -> list[Task]:
 def _differs(folder: Path, what: str, manifest: str, found: str) -> UsageError:
     return UsageError(
         f"snapshot {folder}: {what} is {found}, its manifest says {manifest}: it was changed after it was frozen; "
-        "restore it or freeze again"
+        f"{_FIX}"
     )
 
 
@@ -218,7 +288,15 @@ def _parse(path: Path, number: int, line: bytes) -> Task:
         task = msgspec.convert({**content, "id": given or ""}, Task)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{where}: {error}; correct that field") from error
-    right = task_id(
+    right = _content_id(task)
+    if given not in (None, right):
+        raise UsageError(f"{where}: id is {given}, its content has {right}; leave id out or correct it")
+    return replace(task, id=right)
+
+
+def _content_id(task: Task) -> str:
+    """The id that the task's content has, whatever its row says."""
+    return task_id(
         env=task.env,
         env_version=task.env_version,
         world=task.world,
@@ -227,9 +305,6 @@ def _parse(path: Path, number: int, line: bytes) -> Task:
         reference=task.reference,
         expected=task.expected,
     )
-    if given not in (None, right):
-        raise UsageError(f"{where}: id is {given}, its content has {right}; leave id out or correct it")
-    return replace(task, id=right)
 
 
 def _sha256(path: Path) -> str:

@@ -1,38 +1,29 @@
-"""What the tests of GRPO share: a world with mixed rewards, a trainer on given groups, jobs of a tiny model."""
+"""What the tests of GRPO share: a world with mixed rewards, a trainer on given groups, jobs of a tiny model.
+
+`python -m tests.grpo_jobs DIR T` runs one iteration with a store in DIR, to be killed and run again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from envs.protocols import Outcome, Session
-from store.rows import Task
+from store.db import Store
+from store.rows import Metric, Row, Step, Task, Trajectory
+from store.snapshot import freeze
 from tests.fakes import EchoEnv, EchoSession
-from training.collect import CollectSettings
-from training.config import GrpoSettings, ModelSettings, SftSettings, TrainSettings
+from tests.tiny_model import write_random_model
+from training.config import CollectSettings, GrpoSettings, ModelSettings, SftSettings, TrainSettings
 from training.groups import Group
 from training.grpo import GroupTrainer, Job, Server, make_trainer
+from training.train import TrainJob, train
 
-
-class ParitySession(EchoSession):
-    """Whoever says an even number of characters wins: a random policy does, about every second time."""
-
-    async def evaluate(self) -> Outcome:
-        outcome = await super().evaluate()
-        if outcome.kind != "scored":
-            return outcome
-        return Outcome(kind="scored", score=float(len(self._said[-1]) % 2 == 0 if self._said else 0))
-
-
-class ParityEnv(EchoEnv):
-    def open(self, world: str, task: Task | None = None, *, tools: bool = False) -> Session:
-        session = super().open(world, task, tools=tools)
-        assert isinstance(session, EchoSession)
-        session.__class__ = ParitySession
-        return session
-
-
+Score = Callable[[str], float]
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 SETTINGS = TrainSettings(
     warm_start=False,
     model=ModelSettings(dtype="float32", threads=1, batch=8),
@@ -40,6 +31,89 @@ SETTINGS = TrainSettings(
     sft=SftSettings(lora_r=4, lora_alpha=8),
     grpo=GrpoSettings(groups=2, lr=1e-2, beta=0.05),
 )
+
+
+def even(said: str) -> float:
+    """An even number of bytes wins: a random policy does so about every second time."""
+    return float(len(said.encode()) % 2 == 0)
+
+
+class ScoredEnv(EchoEnv):
+    """An echo whose reward is a function of what was said last."""
+
+    def __init__(self, score: Score = even, *, words: Sequence[str] = WORDS, turns: int = 2) -> None:
+        super().__init__(words=words, turns=turns)
+        self.score = score
+
+    def open(self, world: str, task: Task | None = None, *, tools: bool = False) -> Session:
+        session = super().open(world, task, tools=tools)
+        assert isinstance(session, EchoSession)
+        echoed = session.evaluate
+
+        async def evaluate() -> Outcome:
+            outcome = await echoed()
+            said = session._said[-1] if session._said else ""
+            return outcome if outcome.kind != "scored" else Outcome(kind="scored", score=self.score(said))
+
+        session.evaluate = evaluate  # type: ignore[method-assign]
+        return session
+
+
+@dataclass
+class Ran:
+    root: Path
+    counts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    reports: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def __or__(self, other: Ran) -> Ran:
+        return Ran(self.root, self.counts | other.counts, self.rows + other.rows, self.reports + other.reports)
+
+
+def a_job(root: Path, t: int, env: EchoEnv, settings: TrainSettings) -> TrainJob:
+    if not (root / "model" / "config.json").exists():
+        write_random_model(root / "model")
+    frozen = freeze(root / "snapshots", "r", t, [env.task(word) for word in WORDS])
+    return TrainJob(
+        run="r",
+        t=t,
+        seed=11,
+        env=env,
+        policy=f"hf:{root / 'model'}",
+        snapshot=root / "snapshots" / f"{t}-{frozen.id}",
+        checkpoints=root / "checkpoints",
+        settings=settings,
+    )
+
+
+def run(root: Path, t: int, *, score: Score = even, settings: TrainSettings = SETTINGS) -> Ran:
+    """Iteration t in this process, its rows kept in memory."""
+    ran = Ran(root)
+    ran.counts[t] = train(
+        a_job(root, t, ScoredEnv(score), settings),
+        done=[],
+        recall=lambda ids: {},
+        append=ran.rows.extend,
+        record=lambda step, figures: ran.rows.extend(
+            Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
+        ),
+        report=lambda *report: ran.reports.append(report),
+    )
+    return ran
+
+
+def run_stored(root: Path, t: int) -> None:
+    """Iteration t with its rows in a store, those that are there already reused."""
+    store = Store(root / "store")
+    store.ingest()
+    train(
+        a_job(root, t, ScoredEnv(), SETTINGS),
+        done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
+        recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
+        append=store.append,
+        record=lambda step, figures: None,
+        report=lambda *_: None,
+    )
 
 
 def a_trainer(
@@ -52,7 +126,11 @@ def a_trainer(
             "grpo": GrpoSettings(groups=1, epsilon=epsilon, beta=beta),
         }
     )
-    job: Any = Job(folder=folder, reference=[], start=None, scratch=scratch, version=0, seed=0, settings=settings)
+    job = Job(folder=folder, reference=[], start=None, scratch=scratch, version=0, seed=0, settings=settings)
     trainer = make_trainer(job, Server(rollouts=rollouts, pad=2, groups=list(groups)), steps=len(groups), callbacks=[])
     trainer.current_gradient_accumulation_steps = 1
     return trainer
+
+
+if __name__ == "__main__":
+    run_stored(Path(sys.argv[1]), int(sys.argv[2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,12 +100,32 @@ def test_init_refuses_a_workspace(work: Path) -> None:
     assert (done.code, "already" in done.err) == (2, True)
 
 
-def test_a_snapshot_that_was_changed_is_refused(work: Path) -> None:
-    (parquet,) = work.glob("runs/r001/snapshots/0-*/tasks.parquet")
+def change(folder: Path) -> None:
+    parquet = folder / "tasks.parquet"
     parquet.write_bytes(parquet.read_bytes()[:-1] + b"x")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (change, "changed after it was frozen"),
+        (lambda folder: (folder / "tasks.parquet").unlink(), "tasks.parquet is missing"),
+        (lambda folder: (folder / "manifest.json").unlink(), "manifest.json is missing"),
+        (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is damaged"),
+        (lambda folder: shutil.rmtree(folder), "does not exist"),
+        (lambda folder: shutil.rmtree(folder.parent), "no such folder"),
+        (lambda folder: (folder.parent / "LATEST").unlink(), "snapshot latest: none"),
+    ],
+)
+def test_a_snapshot_that_is_lost_or_damaged_is_refused_with_the_command_that_mends_it(
+    work: Path, damage: Callable[[Path], object], words: str
+) -> None:
+    (folder,) = work.glob("runs/r001/snapshots/0-*")
+    damage(folder)
     done = coevolve("train", "--workspace", work)
     assert done.code == 2
-    assert "changed after it was frozen" in done.err
+    assert words in done.err
+    assert "`coevolve db rebuild`" in done.err
     assert not (work / "runs/r001/checkpoints").exists()
 
 

@@ -20,6 +20,7 @@ from store.errors import StoreError
 from store.rows import (
     ROW_TYPES,
     Candidate,
+    Metric,
     Phase,
     Row,
     Run,
@@ -65,6 +66,7 @@ ONE_OF_EACH: list[Row] = [
         seconds=0.1,
     ),
     Withdrawal(run="r", task_id="z", t=0, reason="replay"),
+    Metric(run="r", t=0, step=3, name="reward", value=0.25),
     Score(run="r", t=0, suite="gold", slice="all", metric="accuracy", n=150, value=0.5, low=0.4, high=0.6),
     phase(0),
 ]

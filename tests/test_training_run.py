@@ -27,9 +27,7 @@ HERE = Path(__file__).parent
 
 def run(job: TrainJob, done: Iterable[Trajectory] = (), report: Any = lambda *_: None) -> tuple[Any, list[Row]]:
     rows: list[Row] = []
-    counts = train(
-        job, done=done, recall=lambda ids: {}, append=rows.extend, record=lambda *_: None, report=report
-    )
+    counts = train(job, done=done, recall=lambda ids: {}, append=rows.extend, record=lambda *_: None, report=report)
     return counts, rows
 
 

@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from envs.protocols import Completion, Env, Policy, Report, Request
-from envs.rollout import Played, play
+from envs.rollout import Job, Played, play
 from store.rows import Step, Task, Trajectory, content_id
 from training.collect import Append, Outcomes, check_share, newest_attempts, pending, rows_of
 from training.config import CollectSettings
@@ -78,6 +80,40 @@ class Clocked:
                 self.seconds += time.monotonic() - self.since
 
 
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an iteration is, and what it took until there."""
+
+    position: int = 0
+    """Tasks taken."""
+    kinds: dict[str, int] = {}
+    """Groups by `Group.kind`."""
+    sample_seconds: float = 0.0
+    """Waiting for the policy."""
+    env_seconds: float = 0.0
+    """The rest of playing: sessions and rewards."""
+
+    def plus(self, kinds: Sequence[str], sample_seconds: float, env_seconds: float) -> Tally:
+        """With further groups, of these kinds."""
+        return Tally(
+            position=self.position + len(kinds),
+            kinds=dict(Counter(self.kinds) + Counter(kinds)),
+            sample_seconds=self.sample_seconds + sample_seconds,
+            env_seconds=self.env_seconds + env_seconds,
+        )
+
+    def since(self, before: Tally) -> dict[str, float]:
+        """Figures of the time between: groups by kind, the share that taught nothing, seconds."""
+        kinds = Counter(self.kinds) - Counter(before.kinds)
+        groups = kinds.total()
+        equal = groups - kinds["informative"] - kinds["infra"]
+        return {
+            **{f"groups/{kind}": float(count) for kind, count in sorted(kinds.items())},
+            "zero_variance": equal / groups if groups else 0.0,
+            "seconds/sample": self.sample_seconds - before.sample_seconds,
+            "seconds/environment": self.env_seconds - before.env_seconds,
+        }
+
+
 @dataclass(kw_only=True, slots=True)
 class Feed:
     """Where the groups come from, and how far it is."""
@@ -95,53 +131,46 @@ class Feed:
     recall: Recall
     append: Append
     report: Report
-    position: int = 0
-    """Tasks taken."""
-    kinds: Counter[str] = field(default_factory=Counter)
-    """Groups by `Group.kind`."""
-    sample_seconds: float = 0.0
-    """Waiting for the policy."""
-    env_seconds: float = 0.0
-    """The rest of playing: sessions and rewards."""
+    tally: Tally = field(default_factory=lambda: Tally())
 
     async def fill(self, groups: int) -> list[Group]:
         """The next `groups` informative groups, fewer where the tasks run out."""
         found: list[Group] = []
-        while len(found) < groups and self.position < len(self.tasks):
-            chunk = self.tasks[self.position : self.position + groups - len(found)]
-            self.position += len(chunk)
-            for group in await self._groups(chunk):
-                kind = group.kind(self.settings.min_valid)
-                self.kinds[kind] += 1
-                if kind == "informative":
-                    found.append(group)
-            k = self.settings.rollouts
-            self.report("rollouts", self.position * k, len(self.tasks) * k)
-            check_share(self.outcomes, len(self.tasks) * k, self.settings)
+        total = len(self.tasks) * self.settings.rollouts
+        while len(found) < groups and self.tally.position < len(self.tasks):
+            at = self.tally.position
+            made = await self._groups(self.tasks[at : at + groups - len(found)])
+            found += [group for group in made if group.kind(self.settings.min_valid) == "informative"]
+            self.report("rollouts", self.tally.position * self.settings.rollouts, total)
+            check_share(self.outcomes, total, self.settings)
         return found
 
     async def _groups(self, chunk: Sequence[Task]) -> list[Group]:
+        """Play the tasks, or take their rollouts from the store."""
+        started, policy = time.monotonic(), Clocked(inner=self.policy)
         jobs = pending(chunk, self.outcomes, self.settings, t=self.t, seed=self.seed)
-        played: list[Played] = []
-        if jobs:
-            started, policy = time.monotonic(), Clocked(inner=self.policy)
-            played = await play(
-                self.env,
-                jobs,
-                policy,
-                run=self.run,
-                t=self.t,
-                purpose="train",
-                temperature=self.settings.temperature,
-                max_tokens=self.settings.max_tokens,
-                deadline_s=self.settings.deadline_s,
-                max_attempts=self.settings.max_attempts,
-            )
-            self.sample_seconds += policy.seconds
-            self.env_seconds += time.monotonic() - started - policy.seconds
-            self.append(rows_of(played))
-            self.outcomes |= newest_attempts(trajectory for trajectory, _ in played)
-        return self._grouped(chunk, played)
+        played = await self._play(jobs, policy) if jobs else []
+        made = self._grouped(chunk, played)
+        kinds = [group.kind(self.settings.min_valid) for group in made]
+        self.tally = self.tally.plus(kinds, policy.seconds, time.monotonic() - started - policy.seconds)
+        return made
+
+    async def _play(self, jobs: Sequence[Job], policy: Policy) -> list[Played]:
+        played = await play(
+            self.env,
+            jobs,
+            policy,
+            run=self.run,
+            t=self.t,
+            purpose="train",
+            temperature=self.settings.temperature,
+            max_tokens=self.settings.max_tokens,
+            deadline_s=self.settings.deadline_s,
+            max_attempts=self.settings.max_attempts,
+        )
+        self.append(rows_of(played))
+        self.outcomes |= newest_attempts(trajectory for trajectory, _ in played)
+        return played
 
     def _grouped(self, chunk: Sequence[Task], played: Sequence[Played]) -> list[Group]:
         rollouts = {task.id: self._rollouts(task) for task in chunk}

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from store.rows import Json
 from training.config import TrainSettings
 from training.engine import Engine
 from training.folders import MANIFEST, Files, differences, fingerprints
-from training.groups import Feed, Group, Member
+from training.groups import Feed, Group, Member, Tally
 from training.logps import one_prompt, shared_prompt_logps
 
 logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it warns of each rollout without a score
@@ -54,21 +54,11 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     """Optimiser steps of the run."""
-    position: int
-    """Tasks of the iteration taken by the steps until here."""
-    kinds: dict[str, int]
+    tally: Tally
     files: Files
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Metrics:
-    """One optimiser step in figures."""
-
-    step: int
-    values: dict[str, Json]
-
-
-Record = Callable[[int, dict[str, Json]], object]
+Record = Callable[[int, Mapping[str, float]], object]
 """Keeps the figures of an optimiser step."""
 
 
@@ -177,37 +167,39 @@ def train_iteration(job: Job, feed: Feed, engine: Engine, record: Record) -> tup
     prepare(job.settings.model, job.seed)
     begun = newest_step(job.scratch)
     server = Server(rollouts=job.settings.collect.rollouts, pad=load_tokenizer(job.folder).pad_token_id)
-    loop = Loop(job=job, feed=feed, engine=engine, record=record, server=server)
-    if begun:
-        _, cursor = begun
-        feed.position, loop.position = cursor.position, cursor.position
-        feed.kinds.update(cursor.kinds)
-    start = begun[0] if begun else job.start
-    trainer = make_trainer(job, server, steps=len(feed.tasks), callbacks=[loop])
+    with asyncio.Runner() as runner:
+        loop = Loop(job=job, feed=feed, engine=engine, record=record, server=server, runner=runner)
+        if begun:
+            feed.tally = loop.cursor = begun[1].tally
+        _train(job, loop, begun[0] if begun else job.start)
+    found = newest_step(job.scratch)
+    return found[0] if found else None, figures(feed, loop)
+
+
+def _train(job: Job, loop: Loop, start: Path | None) -> None:
+    trainer = make_trainer(job, loop.server, steps=len(loop.feed.tasks), callbacks=[loop])
     if start:
         set_peft_model_state_dict(trainer.model, load_file(start / ADAPTER))
     loop.steps = steps_of(start)
     loop.sync(trainer.model)
     if not loop.fill():
-        return (begun[0] if begun else None), figures(feed, loop)
-    trainer.args.max_steps = loop.steps + len(feed.tasks)
+        return
+    trainer.args.max_steps = loop.steps + len(loop.feed.tasks)
     try:
         trainer.train(resume_from_checkpoint=str(start) if start else None)
     except (OSError, SafetensorError) as error:
         raise StoreError(f"{job.scratch}: {error}; free space and run again with --resume") from error
     if not all(weight.isfinite().all() for weight in trainer.model.parameters()):
         raise InfraError(f"the update diverged; lower train.grpo.lr, now {job.settings.grpo.lr:g}")
-    found = newest_step(job.scratch)
-    assert found is not None
-    return found[0], figures(feed, loop)
 
 
 def figures(feed: Feed, loop: Loop) -> dict[str, Json]:
+    tally = feed.tally
     return {
         "steps": loop.steps,
-        "groups": dict(feed.kinds),
-        "sample_seconds": feed.sample_seconds,
-        "environment_seconds": feed.env_seconds,
+        "groups": dict(tally.kinds),
+        "sample_seconds": tally.sample_seconds,
+        "environment_seconds": tally.env_seconds,
         "sync_seconds": loop.sync_seconds,
     }
 
@@ -263,7 +255,6 @@ def arguments(job: Job) -> GRPOConfig:
         gradient_checkpointing=not on_cpu,
         logging_steps=1,
         save_strategy="no",
-        save_total_limit=2,
         report_to=[],
         disable_tqdm=True,
     )
@@ -278,13 +269,13 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     engine: Engine
     record: Record
     server: Server
-    runner: asyncio.Runner = field(default_factory=asyncio.Runner)
+    runner: asyncio.Runner
     """One event loop for the whole iteration: clients of servers live in it."""
     steps: int = 0
-    position: int = 0
-    kinds: dict[str, int] = field(default_factory=dict)
-    """`position` and `kinds` as they were before the groups of the next step were sampled."""
     sync_seconds: float = 0.0
+    cursor: Tally = field(default_factory=lambda: Tally())
+    """As it stood before the groups of the next step were sampled."""
+    figures: dict[str, float] = field(default_factory=dict)
 
     def sync(self, model: Any) -> None:
         self.sync_seconds += self.engine.load(merged_weights(model), version=self.job.version, step=self.steps)
@@ -295,9 +286,12 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
         return bool(self.server.groups)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        self.steps, self.position = state.global_step, self.feed.position
-        self.kinds = dict(self.feed.kinds)
+        self.steps = state.global_step
+        synced = self.sync_seconds
         self.sync(model)
+        now = self.feed.tally
+        self.figures = now.since(self.cursor) | {"seconds/sync": self.sync_seconds - synced}
+        self.cursor = now
         control.should_save = True
         control.should_training_stop = not self.fill()
 
@@ -305,13 +299,34 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         (folder / "README.md").unlink(missing_ok=True)
         files = fingerprints(folder)
-        cursor = Cursor(step=state.global_step, position=self.position, kinds=self.kinds, files=files)
+        cursor = Cursor(step=state.global_step, tally=self.cursor, files=files)
         (folder / CURSOR).write_bytes(msgspec.json.encode(cursor))
+        for other in folder.parent.glob("checkpoint-*"):
+            if other != folder:
+                shutil.rmtree(other)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        if not logs or "reward" not in logs:
-            return
-        self.record(state.global_step, dict(logs))
+        if logs and "reward" in logs:
+            ours = {name: logs[key] for name, key in METRICS.items() if isinstance(logs.get(key), int | float)}
+            self.record(state.global_step, ours | self.figures)
+
+
+METRICS = {
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "loss": "loss",
+    "kl": "kl",
+    "entropy": "entropy",
+    "clip_fraction": "clip_ratio/region_mean",
+    "is_ratio/mean": "is_ratio/mean",
+    "is_ratio/max": "is_ratio/max",
+    "length/mean": "completions/mean_length",
+    "length/max": "completions/max_length",
+    "grad_norm": "grad_norm",
+    "lr": "learning_rate",
+    "seconds/train": "step_time",
+}
+"""{our name: TRL's} of the figures of one optimiser step; lengths in sampled tokens."""
 
 
 def newest_step(scratch: Path) -> tuple[Path, Cursor] | None:
