@@ -1,0 +1,89 @@
+"""GRPO killed anywhere and run again ends as if it had not been: rollouts to the token, weights to rounding."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from store.db import Store
+from tests.loops import KILLER
+
+HERE = Path(__file__).parent.parent
+ROLLOUTS = """
+    select t.task_id, t.k, t.attempt, t.policy_version, t.policy_step, t.outcome, t.score,
+           s."index", s.prompt_ids, s.completion_ids, s.logprobs
+    from trajectory t join step s on s.trajectory_id = t.id order by t.task_id, t.k, s."index"
+"""
+
+
+def start(root: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.grpo_jobs", str(root), "0"],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(KILLER), **environment},
+        cwd=HERE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(root: Path, **environment: str) -> int:
+    process = start(root, **environment)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode in (0, -signal.SIGKILL), errors
+    return process.returncode
+
+
+def rollouts(root: Path) -> list[Any]:
+    return Store(root / "store").query(ROLLOUTS)
+
+
+def weights(root: Path) -> dict[str, torch.Tensor]:
+    return load_file(root / "checkpoints/1/adapter_model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("whole")
+    assert finish(root, KILL_COUNTER=str(root / "operations"), KILL_AT="0") == 0
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.4, 0.8])
+def test_killed_and_resumed_it_equals_an_uninterrupted_run(whole: Path, tmp_path: Path, share: float) -> None:
+    at = int(share * len((whole / "operations").read_text()))
+    assert finish(tmp_path, KILL_COUNTER=str(tmp_path / "operations"), KILL_AT=str(at)) == -signal.SIGKILL
+    assert finish(tmp_path) == 0
+    same(tmp_path, whole)
+
+
+@pytest.mark.slow
+def test_killed_while_a_step_is_saved_it_goes_on_from_the_one_before(whole: Path, tmp_path: Path) -> None:
+    process = start(tmp_path)
+    half = tmp_path / "checkpoints/.steps-0/checkpoint-3"
+    while not half.exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    assert finish(tmp_path) == 0
+    same(tmp_path, whole)
+    assert not (tmp_path / "checkpoints/.steps-0").exists()
+
+
+def same(one: Path, other: Path) -> None:
+    assert rollouts(one) == rollouts(other)
+    mine, theirs = weights(one), weights(other)
+    assert mine.keys() == theirs.keys()
+    for name, weight in mine.items():
+        torch.testing.assert_close(weight, theirs[name], atol=1e-6, rtol=1e-5)
