@@ -90,22 +90,25 @@ def seed(resume: bool, **options: Any) -> None:
 @run_options
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds of the run in all. [default: the run's own, else 3]")
 @click.option("--resume", is_flag=True, help="Go on with the newest run (or --run) instead of starting one.")
-def evolve(rounds: int | None, resume: bool, **options: Any) -> None:
-    """Run the loop: train, signals, explore, validate, snapshot, eval; round after round."""
+@click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
+def evolve(**options: Any) -> None:
+    """Run the loop: train, eval, signals, explore, validate, snapshot; round after round."""
     from coevolve.commands import evolve_command
 
-    emit(options, *evolve_command(rounds=rounds, resume=resume, **options))
+    emit(options, *evolve_command(**options))
 
 
 @main.command()
 @run_options
 @click.option("--snapshot", default="latest", show_default=True, metavar="latest|ID", help="D_t to train on.")
 @click.option("--resume", is_flag=True, help="Keep the finished part of an interrupted training.")
-def train(snapshot: str, resume: bool, **options: Any) -> None:
-    """Sample K rollouts of every task of a snapshot, then update the policy."""
+@click.option("--follow", is_flag=True, help="Stay up and train on each new snapshot as it is frozen.")
+@click.option("--rounds", type=click.IntRange(min=1), help="With --follow: end after this many iterations in all.")
+def train(**options: Any) -> None:
+    """Sample K rollouts of every task of a snapshot and update the policy."""
     from coevolve.commands import train_command
 
-    emit(options, *train_command(snapshot=snapshot, resume=resume, **options))
+    emit(options, *train_command(**options))
 
 
 @main.command()

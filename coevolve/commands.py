@@ -34,7 +34,7 @@ COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "t
 # ---- runs
 
 
-def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int) -> RunFolder:
+def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int, *, overlap: bool = False) -> RunFolder:
     """A new run with settings resolved from config.toml, environment and --set; all that can be checked is checked."""
     settings = load_settings(workspace.config, overrides)
     wiring.check(settings, trained=planned > 0)
@@ -52,7 +52,7 @@ def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int) ->
             versions=versions(),
         )
     )
-    run.update(created_at=created, rounds=planned, versions=versions())
+    run.update(created_at=created, rounds=planned, overlap=overlap, versions=versions())
     return run
 
 
@@ -123,22 +123,31 @@ def tell(workspace: Workspace, run: RunFolder, version: int) -> None:
 
 
 def evolve_command(
-    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], rounds: int | None, resume: bool, **_: Any
+    *,
+    workspace: str | None,
+    run_id: str | None,
+    overrides: tuple[str, ...],
+    rounds: int | None,
+    resume: bool,
+    overlap: bool,
+    **_: Any,
 ) -> Result:
     place = Workspace.find(workspace)
     if resume:
         run = place.run(run_id)
+        if overlap and not run.manifest.get("overlap"):
+            raise UsageError(f"--overlap: run {run.id} goes without it for good; start a new run with it")
     elif run_id:
         raise UsageError(f"--run: a new run gets its own id; to go on with {run_id!r} add --resume")
     else:
-        run = start_run(place, overrides, rounds or DEFAULT_ROUNDS)
+        run = start_run(place, overrides, rounds or DEFAULT_ROUNDS, overlap=overlap)
     with opened(place, run, overrides if resume else (), LOOP) as loop:
         wanted = rounds or run.manifest["rounds"] or DEFAULT_ROUNDS
         if wanted < (finished := rounds_finished(loop)):
             raise UsageError(f"--rounds {wanted}: the rounds of run {run.id} in all, and it has finished {finished}")
         if wanted != run.manifest["rounds"]:
             run.update(rounds=wanted)
-        evolve(loop, wanted)
+        evolve(loop, wanted, overlap=run.manifest.get("overlap", False))
     return round_report(place, run)
 
 
@@ -161,14 +170,20 @@ def train_command(
     overrides: tuple[str, ...],
     snapshot: str,
     resume: bool,
+    follow: bool,
+    rounds: int | None,
     **_: Any,
 ) -> Result:
-    from coevolve.train import train_snapshot
+    from coevolve import train
 
     place = Workspace.find(workspace)
     run = place.run(run_id)
     with opened(place, run, overrides, "train") as loop:
-        counts = train_snapshot(loop, snapshot, resume)
+        if follow:
+            counts = train.follow(loop, rounds)
+        else:
+            with train.engines(loop) as kept:
+                counts = train.train_snapshot(loop, snapshot, kept, resume=resume)
     return counts, f"run {run.id}: policy version {counts['version']} trained on snapshot {counts['snapshot']}"
 
 

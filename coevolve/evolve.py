@@ -7,21 +7,49 @@ stopped. Training and evaluation are processes of their own; they meet the rest 
 from __future__ import annotations
 
 from coevolve import phases
-from coevolve.loop import Loop, once, process
+from coevolve.loop import Loop, Trainer, once, process, trainer
 
 
-def evolve(loop: Loop, rounds: int) -> None:
+def evolve(loop: Loop, rounds: int, *, overlap: bool = False) -> None:
     """Bring the run to `rounds` finished rounds. CoevolveError if a phase fails; what it committed stays."""
     once(loop, 0, "seed", phases.seed)  # D_0: seed tasks + validated tasks of unguided exploration
-    for t in range(rounds):
-        process(loop, t, "train")  # K rollouts of every task of D_t with policy t, then the update to policy t+1
-        if t == 0:
-            process(loop, 0, "eval")  # the warm start, for comparison
-            loop.announce(0)
-        once(loop, t, "signals", phases.signals)  # forgetting, boundary and rare, from the same rollouts
-        once(loop, t, "explore", phases.explore)  # back into the environment where the policy is weak
-        once(loop, t, "validate", phases.validate)  # triplets -> tasks; only execution admits
-        once(loop, t, "snapshot", phases.snapshot)  # D_{t+1} = D_t + the valid ones
-        process(loop, t + 1, "eval")  # held-out score of policy t+1
-        loop.announce(t + 1)
+    with trainer(loop, rounds) as training:  # a process that takes up each new snapshot
+        for t in range(rounds):
+            (_overlapped if overlap else _in_turn)(loop, training, t)
+    if overlap:
+        _look_back(loop, rounds - 1)
     phases.final_report(loop)
+
+
+def _in_turn(loop: Loop, training: Trainer, t: int) -> None:
+    training.wait(t)  # K rollouts of every task of D_t, and the update from version t to t+1
+    _evaluate(loop, t)
+    once(loop, t, "signals", phases.signals)  # forgetting, boundary and rare, from the same rollouts
+    _look_back(loop, t)
+    once(loop, t, "snapshot", phases.snapshot)  # D_{t+1} = D_t + the valid ones
+    loop.announce(t + 1)
+
+
+def _overlapped(loop: Loop, training: Trainer, t: int) -> None:
+    """While D_t is trained on, the signals of t-1 are explored. They reach D_{t+1}, whatever was faster."""
+    training.begin(t)
+    if t:
+        _look_back(loop, t - 1)
+    training.wait(t)
+    once(loop, t, "signals", phases.signals)
+    once(loop, t, "snapshot", phases.snapshot)  # from here on the trainer has its next work
+    _evaluate(loop, t)
+    loop.announce(t + 1)
+
+
+def _look_back(loop: Loop, t: int) -> None:
+    once(loop, t, "explore", phases.explore)  # back into the environment where the policy was weak
+    once(loop, t, "validate", phases.validate)  # triplets -> tasks; only execution admits
+
+
+def _evaluate(loop: Loop, t: int) -> None:
+    """Held-out scores of the version that iteration t has made, and of the warm start before it."""
+    if t == 0:
+        process(loop, 0, "eval")
+        loop.announce(0)
+    process(loop, t + 1, "eval")

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,51 +65,98 @@ def once(loop: Loop, t: int, name: str, work: Callable[[Loop, int], dict[str, An
 
 
 def process(loop: Loop, t: int, command: str) -> None:
-    """Do the phase in a process of its own: `coevolve train` or `coevolve eval`, which commit it themselves."""
+    """Evaluate version t in a process of its own, `coevolve eval`, which commits it itself."""
     loop.store.ingest()
-    if _processed(loop, t, command):
-        return
-    _raise_if_stopped(loop)
-    spawn(loop, command, {"train": ["--snapshot", str(t), "--resume"], "eval": ["--policy-version", str(t)]}[command])
-    loop.store.ingest()
-
-
-def _processed(loop: Loop, t: int, command: str) -> bool:
-    """Whether the process would find nothing to do."""
-    if command == "train":
-        return loop.finished(t, "train") and (loop.run.checkpoints / str(t + 1)).exists()
     settings = loop.settings.eval
-    return all(loop.finished(t, f"eval {label(name, settings.limit, settings.k)}") for name in settings.suites)
+    labels = [label(name, settings.limit, settings.k) for name in settings.suites]
+    if all(loop.finished(t, f"{command} {kept_as}") for kept_as in labels):
+        return
+    spawn(loop, command, ["--policy-version", str(t)])
+    loop.store.ingest()
 
 
 def spawn(loop: Loop, command: str, arguments: list[str]) -> None:
     """Run a sub-command on this run; CoevolveError if it fails, with its exit code. SIGTERM is passed on, and its end
     awaited."""
+    _raise_if_stopped(loop)
+    with child(loop, command, arguments) as started:
+        while started.poll() is None:
+            if loop.stop.wait(0.05):
+                break
+    _raise_if_stopped(loop)
+    raise_if_failed(command, started.returncode)
+
+
+@contextmanager
+def child(loop: Loop, command: str, arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A sub-command at work beside this process; where the block ends before it, it is asked to drain and awaited."""
     line = [sys.executable, "-m", "coevolve", command, "--workspace", str(loop.workspace.root), "--run", loop.run.id]
     overrides = [part for override in loop.overrides for part in ("--set", override)]
-    child = subprocess.Popen(
+    started = subprocess.Popen(
         [*line, *arguments, *overrides],
         stdout=subprocess.DEVNULL,
         start_new_session=True,
         env={**os.environ, CHILD_OF: str(os.getpid())},
     )
     try:
-        while child.poll() is None:
-            if loop.stop.wait(0.05):
-                child.terminate()
-                child.wait()
+        yield started
+        if started.poll() is None:
+            started.terminate()
+            started.wait()
     finally:
-        if child.poll() is None:
-            child.kill()
-            child.wait()
-    _raise_if_stopped(loop)
-    if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
-        guess = " (out of memory?)" if child.returncode == -signal.SIGKILL else ""
+        if started.poll() is None:
+            started.kill()
+            started.wait()
+
+
+def raise_if_failed(command: str, code: int) -> None:
+    if code < 0:
+        name = signal.Signals(-code).name
+        guess = " (out of memory?)" if code == -signal.SIGKILL else ""
         raise CoevolveError(f"`coevolve {command}` was ended by {name}{guess}; what it committed is kept: --resume")
-    if child.returncode:
-        kind = UsageError if child.returncode == 2 else CoevolveError
-        raise kind(f"`coevolve {command}` failed (exit code {child.returncode}); see its message above")
+    if code:
+        kind = UsageError if code == 2 else CoevolveError
+        raise kind(f"`coevolve {command}` failed (exit code {code}); see its message above")
+
+
+class Trainer:
+    """`coevolve train --follow`: one process for all iterations, started when the first is to be trained.
+
+    It waits for each new snapshot and keeps model, optimiser and sampling engine up meanwhile.
+    """
+
+    def __init__(self, loop: Loop, rounds: int, stack: ExitStack) -> None:
+        self._loop, self._rounds, self._stack = loop, rounds, stack
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def begin(self, t: int) -> None:
+        """Let it train on D_t, which is frozen, unless that is done."""
+        self._loop.store.ingest()
+        if self._child is None and not self._done(t):
+            _raise_if_stopped(self._loop)
+            arguments = ["--follow", "--rounds", str(self._rounds)]
+            self._child = self._stack.enter_context(child(self._loop, "train", arguments))
+
+    def wait(self, t: int) -> None:
+        """Return once iteration t is trained. CoevolveError if the process ended before."""
+        self.begin(t)
+        published = self._loop.run.checkpoints / str(t + 1)
+        while not (published.exists() and self._done(t)):
+            if self._child and self._child.poll() is not None and not self._done(t):
+                raise_if_failed("train", self._child.returncode)
+                raise CoevolveError(f"`coevolve train --follow` ended before iteration {t} was trained: --resume")
+            self._loop.stop.wait(0.1)
+            _raise_if_stopped(self._loop)
+
+    def _done(self, t: int) -> bool:
+        self._loop.store.ingest()
+        return self._loop.finished(t, "train") and (self._loop.run.checkpoints / str(t + 1)).exists()
+
+
+@contextmanager
+def trainer(loop: Loop, rounds: int) -> Iterator[Trainer]:
+    with ExitStack() as stack:
+        yield Trainer(loop, rounds, stack)
 
 
 @contextmanager

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from coevolve import wiring
 from coevolve.loop import Loop, once, stoppable
 from store.errors import UsageError
 from store.rows import Metric, Phase, Snapshot, Step, Trajectory
-from store.snapshot import load
+from store.snapshot import frozen, load
+
+if TYPE_CHECKING:
+    from training.engine import Engines
 
 
-def train_snapshot(loop: Loop, ref: str, resume: bool) -> dict[str, Any]:
+@contextmanager
+def engines(loop: Loop) -> Iterator[Engines]:
+    """What samples the rollouts in this process, closed with the block."""
+    wiring.model_folder(loop.settings)  # its errors come before the heavy imports
+    from training.engine import Engines
+
+    kept = Engines(loop.settings.train)
+    try:
+        yield kept
+    finally:
+        kept.close()
+
+
+def train_snapshot(loop: Loop, ref: str, kept: Engines, *, resume: bool) -> dict[str, Any]:
     """Train on the snapshot `ref` (latest, an id, or an iteration number). Returns the counts of the phase.
 
     UsageError if its iteration is trained already and `resume` is not given, or an earlier one is not trained yet.
@@ -28,14 +45,36 @@ def train_snapshot(loop: Loop, ref: str, resume: bool) -> dict[str, Any]:
     elif t and not loop.finished(t - 1, "train"):
         raise UsageError(f"--snapshot: iteration {t} needs policy version {t}; train iteration {t - 1} first")
     if loop.finished(t, "train") and not (loop.run.checkpoints / str(t + 1)).exists():
-        _train(loop, snapshot)  # its checkpoint was deleted: made again from the rollouts that are in the store
-    once(loop, t, "train", lambda loop, t: _train(loop, snapshot))
+        _train(loop, snapshot, kept)  # its checkpoint was deleted: made again from the rollouts that are in the store
+    once(loop, t, "train", lambda loop, t: _train(loop, snapshot, kept))
     counts = loop.store.rows(Phase, "run = ? and t = ? and name = 'train'", [run, t])[0].counts
     return {"run": run, "t": t, "snapshot": snapshot.id, **counts}
 
 
-def _train(loop: Loop, snapshot: Snapshot) -> dict[str, Any]:
-    wiring.model_folder(loop.settings)
+def follow(loop: Loop, rounds: int | None) -> dict[str, Any]:
+    """Train on one snapshot after another as they are frozen, until iteration `rounds` - 1 is trained (None: until
+    SIGTERM). Returns the counts of the last."""
+    counts: dict[str, Any] = {"run": loop.run.id}
+    t = 0
+    with engines(loop) as kept:
+        while rounds is None or t < rounds:
+            if not (loop.finished(t, "train") and (loop.run.checkpoints / str(t + 1)).exists()):
+                _await_snapshot(loop, t)
+                counts = train_snapshot(loop, str(t), kept, resume=True)
+            t += 1
+    return counts
+
+
+def _await_snapshot(loop: Loop, t: int) -> None:
+    """Return once D_t is frozen; Stopped where the loop is stopped before."""
+    watch = stoppable(loop)
+    while not frozen(loop.run.snapshots, t):
+        loop.stop.wait(0.2)
+        watch(f"waiting for D_{t}", 0, 1)
+
+
+def _train(loop: Loop, snapshot: Snapshot, kept: Engines) -> dict[str, Any]:
+    from training.groups import Ledger
     from training.train import TrainJob, train
 
     run, t = loop.run.id, snapshot.t
@@ -49,19 +88,15 @@ def _train(loop: Loop, snapshot: Snapshot) -> dict[str, Any]:
         checkpoints=loop.run.checkpoints,
         settings=loop.settings.train,
     )
-    done = loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [run, t])
-    return dict(
-        train(
-            job,
-            done=done,
-            recall=lambda ids: _steps(loop, ids),
-            append=loop.store.append,
-            record=lambda step, figures: loop.store.append(
-                [Metric(run=run, t=t, step=step, name=name, value=float(value)) for name, value in figures.items()]
-            ),
-            report=stoppable(loop),
-        )
+    ledger = Ledger(
+        done=loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [run, t]),
+        recall=lambda ids: _steps(loop, ids),
+        append=loop.store.append,
+        record=lambda step, figures: loop.store.append(
+            [Metric(run=run, t=t, step=step, name=name, value=float(value)) for name, value in figures.items()]
+        ),
     )
+    return dict(train(job, kept, ledger, stoppable(loop)))
 
 
 def _steps(loop: Loop, trajectories: Sequence[str]) -> dict[str, list[Step]]:

@@ -92,6 +92,11 @@ def load(path: Path, ref: str | int = "latest") -> tuple[Snapshot, list[Task]]:
     ), tasks
 
 
+def frozen(directory: Path, t: int) -> bool:
+    """Whether D_t is published."""
+    return any((folder / _MANIFEST).is_file() for folder in _find(directory, f"{t}-*"))
+
+
 def fault(directory: Path, row: Snapshot) -> str:
     """Why `load` does not give D_t as the store's row has it; empty if it does."""
     folder = directory / f"{row.t}-{row.id}"

@@ -18,7 +18,8 @@ from store.snapshot import freeze
 from tests.fakes import EchoEnv, EchoSession
 from tests.tiny_model import write_random_model
 from training.config import CollectSettings, GrpoSettings, ModelSettings, SftSettings, TrainSettings
-from training.groups import Group
+from training.engine import Engines
+from training.groups import Group, Ledger
 from training.grpo import GroupTrainer, Job, Server, make_trainer
 from training.train import TrainJob, train
 
@@ -91,11 +92,14 @@ def run(root: Path, t: int, *, score: Score = even, settings: TrainSettings = SE
     ran = Ran(root)
     ran.counts[t] = train(
         a_job(root, t, ScoredEnv(score), settings),
-        done=[],
-        recall=lambda ids: {},
-        append=ran.rows.extend,
-        record=lambda step, figures: ran.rows.extend(
-            Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
+        Engines(settings),
+        Ledger(
+            done=[],
+            recall=lambda ids: {},
+            append=ran.rows.extend,
+            record=lambda step, figures: ran.rows.extend(
+                Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
+            ),
         ),
         report=lambda *report: ran.reports.append(report),
     )
@@ -108,10 +112,13 @@ def run_stored(root: Path, t: int) -> None:
     store.ingest()
     train(
         a_job(root, t, ScoredEnv(), SETTINGS),
-        done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
-        recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
-        append=store.append,
-        record=lambda step, figures: None,
+        Engines(SETTINGS),
+        Ledger(
+            done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
+            recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
+            append=store.append,
+            record=lambda step, figures: None,
+        ),
         report=lambda *_: None,
     )
 

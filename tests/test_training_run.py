@@ -20,6 +20,8 @@ from store.rows import Row, Step, Trajectory
 from tests.training_child import ENV, SETTINGS, a_job
 from training import checkpoint
 from training.config import TrainSettings
+from training.engine import Engines
+from training.groups import Ledger
 from training.train import TrainJob, train
 
 HERE = Path(__file__).parent
@@ -27,7 +29,8 @@ HERE = Path(__file__).parent
 
 def run(job: TrainJob, done: Iterable[Trajectory] = (), report: Any = lambda *_: None) -> tuple[Any, list[Row]]:
     rows: list[Row] = []
-    counts = train(job, done=done, recall=lambda ids: {}, append=rows.extend, record=lambda *_: None, report=report)
+    ledger = Ledger(done=list(done), recall=lambda ids: {}, append=rows.extend, record=lambda *_: None)
+    counts = train(job, Engines(job.settings), ledger, report)
     return counts, rows
 
 

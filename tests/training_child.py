@@ -11,6 +11,8 @@ from store.snapshot import freeze
 from tests.fakes import EchoEnv
 from tests.tiny_model import write_random_model
 from training.config import CollectSettings, ModelSettings, SftSettings, TrainSettings
+from training.engine import Engines
+from training.groups import Ledger
 from training.train import TrainJob, train
 
 SETTINGS = TrainSettings(
@@ -46,10 +48,13 @@ def run(root: Path) -> dict[str, Json]:
     done = store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", 0])
     return train(
         a_job(root),
-        done=done,
-        recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
-        append=store.append,
-        record=lambda *_: None,
+        Engines(SETTINGS),
+        Ledger(
+            done=done,
+            recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
+            append=store.append,
+            record=lambda *_: None,
+        ),
         report=lambda *_: None,
     )
 

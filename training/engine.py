@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from envs.protocols import Policy
-from training.config import ModelSettings
+from training.config import TrainSettings
 from training.policy import HFPolicy
 
 
@@ -22,8 +22,21 @@ class Engine(Policy, Protocol):
     def close(self) -> None: ...
 
 
-def build(
-    folder: Path, adapters: Sequence[Path], *, spec: str, version: int, step: int, settings: ModelSettings
-) -> Engine:
-    """The engine with the weights of a policy version. `folder` as `smollm2.resolve(spec)` gives it."""
-    return HFPolicy(folder, spec=spec, adapters=adapters, version=version, step=step, settings=settings)
+class Engines:
+    """The engine of one process: built when it is first needed, kept for the iterations after."""
+
+    def __init__(self, settings: TrainSettings) -> None:
+        self._settings = settings
+        self._kept: Engine | None = None
+
+    def get(self, folder: Path, adapters: Sequence[Path], *, spec: str, version: int, step: int) -> Engine:
+        """The engine for this base model; what it has loaded is for the caller to set (`Engine.load`)."""
+        if self._kept is None:
+            self._kept = HFPolicy(
+                folder, spec=spec, adapters=adapters, version=version, step=step, settings=self._settings.model
+            )
+        return self._kept
+
+    def close(self) -> None:
+        if self._kept:
+            self._kept.close()

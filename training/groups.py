@@ -21,8 +21,18 @@ from training.collect import Append, Outcomes, check_share, newest_attempts, pen
 from training.config import CollectSettings
 from training.flatten import Row, flatten
 
-Recall = Callable[[Sequence[str]], Mapping[str, list[Step]]]
-"""The steps of stored trajectories, by trajectory id."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ledger:
+    """What training knows of its earlier work, and where it writes down what it does."""
+
+    done: Sequence[Trajectory]
+    """The training rows of (run, t) that the store has."""
+    recall: Callable[[Sequence[str]], Mapping[str, list[Step]]]
+    """The steps of stored trajectories, by trajectory id."""
+    append: Append
+    record: Callable[[int, Mapping[str, float]], object]
+    """Keeps the figures of an optimiser step, by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,12 +136,14 @@ class Feed:
     run: str
     t: int
     seed: int
-    outcomes: Outcomes
-    """Rollouts of the iteration that the store has; it grows."""
-    recall: Recall
-    append: Append
+    ledger: Ledger
     report: Report
     tally: Tally = field(default_factory=lambda: Tally())
+    outcomes: Outcomes = field(init=False)
+    """Rollouts of the iteration so far."""
+
+    def __post_init__(self) -> None:
+        self.outcomes = newest_attempts(self.ledger.done)
 
     async def fill(self, groups: int) -> list[Group]:
         """The next `groups` informative groups, fewer where the tasks run out."""
@@ -168,7 +180,7 @@ class Feed:
             deadline_s=self.settings.deadline_s,
             max_attempts=self.settings.max_attempts,
         )
-        self.append(rows_of(played))
+        self.ledger.append(rows_of(played))
         self.outcomes |= newest_attempts(trajectory for trajectory, _ in played)
         return played
 
@@ -176,7 +188,7 @@ class Feed:
         rollouts = {task.id: self._rollouts(task) for task in chunk}
         steps = {trajectory.id: steps for trajectory, steps in played}
         asked = [row.id for rows in rollouts.values() for row in rows if row.id not in steps]
-        steps |= self.recall(asked) if asked else {}
+        steps |= self.ledger.recall(asked) if asked else {}
         return [
             Group(task=task, members=[member(row, steps.get(row.id, [])) for row in rows])
             for task, rows in rollouts.items()

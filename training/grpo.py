@@ -14,7 +14,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,6 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     """Optimiser steps of the run."""
     tally: Tally
     files: Files
-
-
-Record = Callable[[int, Mapping[str, float]], object]
-"""Keeps the figures of an optimiser step."""
 
 
 class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
@@ -158,7 +154,7 @@ class Job:
     settings: TrainSettings
 
 
-def train_iteration(job: Job, feed: Feed, engine: Engine, record: Record) -> tuple[Path | None, dict[str, Json]]:
+def train_iteration(job: Job, feed: Feed, engine: Engine) -> tuple[Path | None, dict[str, Json]]:
     """Take all optimiser steps that the iteration's tasks give.
 
     Returns the folder of the last step, None where no group had anything to teach, and figures. Running it again after
@@ -168,7 +164,7 @@ def train_iteration(job: Job, feed: Feed, engine: Engine, record: Record) -> tup
     begun = newest_step(job.scratch)
     server = Server(rollouts=job.settings.collect.rollouts, pad=load_tokenizer(job.folder).pad_token_id)
     with asyncio.Runner() as runner:
-        loop = Loop(job=job, feed=feed, engine=engine, record=record, server=server, runner=runner)
+        loop = Loop(job=job, feed=feed, engine=engine, server=server, runner=runner)
         if begun:
             feed.tally = loop.cursor = begun[1].tally
         _train(job, loop, begun[0] if begun else job.start)
@@ -267,7 +263,6 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     job: Job
     feed: Feed
     engine: Engine
-    record: Record
     server: Server
     runner: asyncio.Runner
     """One event loop for the whole iteration: clients of servers live in it."""
@@ -308,7 +303,7 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         if logs and "reward" in logs:
             ours = {name: logs[key] for name, key in METRICS.items() if isinstance(logs.get(key), int | float)}
-            self.record(state.global_step, ours | self.figures)
+            self.feed.ledger.record(state.global_step, ours | self.figures)
 
 
 METRICS = {

@@ -10,22 +10,22 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envs.errors import InfraError
 from envs.protocols import Env, Report
 from store.errors import UsageError
-from store.rows import Json, Snapshot, Task, Trajectory, content_id
+from store.rows import Json, Snapshot, Task, content_id
 from store.snapshot import load as load_snapshot
 from training import checkpoint
 from training.checkpoint import Checkpoint
-from training.collect import Append, Outcomes, collect, newest_attempts, summary
+from training.collect import collect, summary
 from training.config import TrainSettings
-from training.engine import build
-from training.groups import Feed, Recall, task_order
-from training.grpo import Job, Record, copy_step, train_iteration
+from training.engine import Engines
+from training.groups import Feed, Ledger, task_order
+from training.grpo import Job, copy_step, train_iteration
 from training.policy import HFPolicy
 from training.sft import fine_tune, solutions
 from training.smollm2 import resolve
@@ -47,11 +47,8 @@ class TrainJob:
     settings: TrainSettings
 
 
-def train(
-    job: TrainJob, *, done: Iterable[Trajectory], recall: Recall, append: Append, record: Record, report: Report
-) -> dict[str, Json]:
-    """Run the job; returns its counts. `done` are the training rows of (run, t) that the store already has, `recall`
-    finds their steps, `record` keeps the figures of each optimiser step.
+def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> dict[str, Json]:
+    """Run the job; returns its counts. `engines` samples, and stays up.
 
     An exception that `report` raises ends it early, with what is finished on disk and no new version.
     """
@@ -63,25 +60,18 @@ def train(
     if job.t == 0 and not checkpoint.load(job.checkpoints, 0):
         _make_version_0(job, snapshot, tasks, report)
     if job.settings.method == "grpo":
-        return _grpo(job, snapshot, tasks, newest_attempts(done), recall, append, record, report)
-    return _sft(job, snapshot, tasks, done, append, report)
+        return _grpo(job, engines, snapshot, tasks, ledger, report)
+    return _sft(job, snapshot, tasks, ledger, report)
 
 
 def _grpo(
-    job: TrainJob,
-    snapshot: Snapshot,
-    tasks: Sequence[Task],
-    outcomes: Outcomes,
-    recall: Recall,
-    append: Append,
-    record: Record,
-    report: Report,
+    job: TrainJob, engines: Engines, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report
 ) -> dict[str, Json]:
     """Sample and update in turn, one pass over the tasks."""
     started = time.monotonic()
     parent, folder = checkpoint.required(job.checkpoints, job.t), resolve(job.policy)
     reference = checkpoint.adapters(job.checkpoints, 0)
-    engine = build(folder, reference, spec=job.policy, version=job.t, step=parent.steps, settings=job.settings.model)
+    engine = engines.get(folder, reference, spec=job.policy, version=job.t, step=parent.steps)
     own = job.checkpoints / str(job.t) if parent.on is not None and parent.adapter else None
     update = Job(
         folder=folder,
@@ -100,15 +90,10 @@ def _grpo(
         run=job.run,
         t=job.t,
         seed=job.seed,
-        outcomes=outcomes,
-        recall=recall,
-        append=append,
+        ledger=ledger,
         report=report,
     )
-    try:
-        last, figures = train_iteration(update, feed, engine, record)
-    finally:
-        engine.close()
+    last, figures = train_iteration(update, feed, engine)
     counts = summary(feed.outcomes) | figures | {"version": job.t + 1, "update_seconds": time.monotonic() - started}
     last = last or own
     made = Checkpoint(
@@ -127,14 +112,7 @@ def _grpo(
     return counts
 
 
-def _sft(
-    job: TrainJob,
-    snapshot: Snapshot,
-    tasks: Sequence[Task],
-    done: Iterable[Trajectory],
-    append: Append,
-    report: Report,
-) -> dict[str, Json]:
+def _sft(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report) -> dict[str, Json]:
     """Sample all rollouts, then fine-tune on the references."""
     started = time.monotonic()
     outcomes = asyncio.run(
@@ -146,8 +124,8 @@ def _sft(
             run=job.run,
             t=job.t,
             seed=job.seed,
-            done=done,
-            append=append,
+            done=ledger.done,
+            append=ledger.append,
             report=report,
         )
     )
