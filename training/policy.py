@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 class HFPolicy:
     """Samples from base + adapter. Equal batches of requests give equal completions."""
 
+    concurrent = False
+
     def __init__(
         self,
         folder: Path,
