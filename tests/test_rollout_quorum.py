@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from envs.protocols import Message, Observation, Session
+from envs.protocols import Completion, Message, Observation, Request, Session
 from envs.rollout import Played, is_late
 from envs.waiting import Group
 from store.rows import Task
@@ -72,6 +72,19 @@ def test_what_a_late_one_still_gives_is_dropped(concurrent: bool) -> None:
     env, played = play_group(["stubborn", None], concurrent=concurrent, quorum=0.5)
     assert env.sessions[0].acted
     assert (outcomes(played), played[0][1]) == ([LATE, SCORED], [])
+
+
+def test_one_that_the_policy_does_not_answer_is_late() -> None:
+    class Silent(ScriptedPolicy):
+        async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+            self.batches.append(list(requests))
+            await asyncio.sleep(3600 * (len(self.batches) == 1))
+            return await super().sample(requests)
+
+    env = EchoEnv()
+    played = run(env, jobs(env, "a", k=2), Silent(echo, concurrent=True), quorum=0.5)
+    assert outcomes(played) == [LATE, SCORED]
+    assert is_late(played[0][0])
 
 
 @both_modes
@@ -143,6 +156,7 @@ def test_whatever_fails_late_rows_are_last_and_scoreless(faults: list[Fault | No
     assert len(late) <= slow
 
 
+@example(55, 100)
 @given(st.integers(1, 100), st.integers(1, 400))
 def test_enough_is_the_least_whole_number_that_is_the_share(hundredths: int, size: int) -> None:
     async def enough() -> int:
