@@ -18,6 +18,7 @@ class ChatPolicy:
     """Policy over `litellm:NAME`; requests of one batch run side by side."""
 
     batch = 16
+    concurrent = True
 
     def __init__(self, spec: str, version: int, *, env: str, settings: ModelSettings) -> None:
         self.spec = spec

@@ -68,7 +68,12 @@ class Observation:
 
 
 class Session(Protocol):
-    """One episode, single-use. All methods may be awaited from one task only."""
+    """One episode, single-use: start, act ... act, evaluate, one after the other, and then close.
+
+    No method may block: while one does, the whole event loop waits, and no deadline can cut it off. What takes longer
+    than a moment is awaited, and ends soon after it is cancelled. What runs in a thread cannot be cancelled: it must
+    end by itself, and `close` must be safe while it still runs.
+    """
 
     tools: list[Json]
     """JSON-schema function tools open to the actor ([] in text modes)."""
@@ -173,6 +178,8 @@ class Policy(Protocol):
     version: int
     batch: int
     """How many requests it likes to be given at once."""
+    concurrent: bool
+    """It batches by itself: episodes run freely, each asks for its own next message, `batch` of them at a time."""
 
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """One entry a request, in order. An entry that is an exception makes its rollout `infra`."""

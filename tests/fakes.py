@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -27,9 +28,14 @@ from envs.protocols import (
 from store.errors import UsageError
 from store.rows import Json, Origin, Task, content_id, task_id
 
-Fault = Literal["lose", "crash", "sleep", "invalid", "never_done"]
+Fault = Literal[
+    "lose", "crash", "sleep", "invalid", "never_done",
+    "lose_start", "sleep_start", "lose_grade", "sleep_grade", "no_grade", "stubborn", "thread", "cancelled",
+]  # fmt: skip
 """lose: SessionLost at the first act; crash: an error nobody expected; sleep: act never answers; invalid: the task
-turns out defective; never_done: the episode does not end by itself."""
+turns out defective; never_done: the episode does not end by itself. At the start and at the grading alike.
+stubborn: act answers, but only 50 ms after it is told to stop; thread: act waits for a thread that nobody can stop;
+cancelled: act stops itself."""
 
 _WORLDS = {"room": "train", "hall": "train", "cellar": "shifted"}
 
@@ -45,12 +51,22 @@ class EchoSession:
         self._turns = turns
         self._fault = fault
         self._said: list[str] = []
+        self.acted = False
+        """An act went to its end."""
+        self.closed_early = False
+        """While an act was still at work."""
+        self.release = threading.Event()
+        """Lets the thread of fault `thread` end."""
+        self._acting = False
 
     async def start(self) -> list[Message]:
+        await self._fail("_start")
         return [{"role": "system", "content": "Say it back."}, {"role": "user", "content": self._word}]
 
     async def act(self, message: Message) -> Observation:
+        self._acting = True
         await self._fail()
+        self.acted, self._acting = True, False
         if self.tools:
             return self._act_by_tools(message.get("tool_calls") or [])
         self._said.append(str(message.get("content", "")))
@@ -58,13 +74,21 @@ class EchoSession:
         again: Message = {"role": "user", "content": "Again."}
         return Observation(messages=[] if done else [again], done=done, failed=self._said[-1] != self._word)
 
-    async def _fail(self) -> None:
-        if self._fault == "lose":
+    async def _fail(self, where: str = "") -> None:
+        if self._fault == "lose" + where:
             raise SessionLost("the echo is gone")
+        if self._fault == "sleep" + where:
+            await asyncio.sleep(3600)
+        if where:
+            return
         if self._fault == "crash":
             raise RuntimeError("a bug in the environment")
-        if self._fault == "sleep":
-            await asyncio.sleep(3600)
+        if self._fault == "cancelled":
+            raise asyncio.CancelledError
+        if self._fault == "stubborn":
+            await _stubborn()
+        if self._fault == "thread":
+            await asyncio.to_thread(self.release.wait)
 
     def _act_by_tools(self, calls: list[dict[str, Any]]) -> Observation:
         answers = [self._call(call) for call in calls]
@@ -84,13 +108,24 @@ class EchoSession:
         return {}
 
     async def evaluate(self) -> Outcome:
+        await self._fail("_grade")
+        if self._fault == "no_grade":
+            return None  # type: ignore[return-value]
         if self._fault == "invalid":
             return Outcome(kind="invalid", detail="the word has no echo")
         said = self._said[-1] if self._said else ""
         return Outcome(kind="scored", score=float(said == self._word))
 
     async def close(self) -> None:
-        self.closed = True
+        self.release.set()
+        self.closed, self.closed_early = True, self._fault == "stubborn" and self._acting
+
+
+async def _stubborn() -> None:
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.05)
 
 
 class EchoEnv:
@@ -208,6 +243,7 @@ class ScriptedPolicy:
     spec: str = "scripted"
     version: int = 0
     batch: int = 8
+    concurrent: bool = False
     batches: list[list[Request]] = field(default_factory=list)
     """The requests of each `sample` call, in order."""
 

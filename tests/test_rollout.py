@@ -8,29 +8,16 @@ from typing import Any
 
 import pytest
 
-from envs import rollout
+from envs import episode
 from envs.errors import PolicyUnavailable
 from envs.protocols import Env, Policy, Request
-from envs.rollout import Job, Played, action_text, play, sampling_seed
+from envs.rollout import Job, action_text, sampling_seed
 from store.errors import UsageError
 from tests.fakes import EchoEnv, ScriptedPolicy, echo
+from tests.rollouts import jobs, outcomes, run
 
 typed_env: Env = EchoEnv()
 typed_policy: Policy = ScriptedPolicy(echo)
-
-
-def jobs(env: EchoEnv, *words: str, k: int = 1) -> list[Job]:
-    tasks = [env.task(word) for word in words]
-    return [Job(task=task, k=i, seed=sampling_seed(0, 1, task.id, i)) for task in tasks for i in range(k)]
-
-
-def run(env: EchoEnv, todo: Sequence[Job], policy: ScriptedPolicy, **options: Any) -> list[Played]:
-    settings: dict[str, Any] = {"temperature": 1.0, "max_tokens": 8, "deadline_s": 5.0} | options
-    return asyncio.run(play(env, todo, policy, run="r", t=1, purpose="train", **settings))
-
-
-def outcomes(played: list[Played]) -> list[tuple[str, float | None, int]]:
-    return [(row.outcome, row.score, row.attempt) for row, _ in played]
 
 
 def test_right_answers_score_and_leave_complete_rows() -> None:
@@ -158,7 +145,7 @@ def test_wrong_settings_of_the_policy_are_not_swallowed() -> None:
 
 
 def test_an_episode_that_does_not_end_is_scored_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "MAX_TURNS", 3)
+    monkeypatch.setattr(episode, "MAX_TURNS", 3)
     env = EchoEnv()
     todo = jobs(env, "a")
     env.faults[todo[0].task.id] = ["never_done"]
@@ -167,7 +154,7 @@ def test_an_episode_that_does_not_end_is_scored_as_it_stands(monkeypatch: pytest
 
 
 def test_long_observations_are_cut_before_the_policy_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "OBSERVATION_CHARS", 3)
+    monkeypatch.setattr(episode, "OBSERVATION_CHARS", 3)
     env = EchoEnv(turns=2)
     policy = ScriptedPolicy(lambda request: "x")
     ((_, steps),) = run(env, jobs(env, "a"), policy)

@@ -178,3 +178,16 @@ def test_rows_of_other_tasks_change_nothing() -> None:
     run(env, policy, done=strange)
     assert len(asked(policy)) == 10
     assert set(asked(policy)) == set(WORDS)
+
+
+def test_a_late_rollout_is_lost_for_good() -> None:
+    env, journal = EchoEnv(words=WORDS), Journal()
+    slow = env.seed_tasks()[1]
+    env.faults[slow.id] = ["sleep"]
+    settings = SETTINGS.model_copy(update={"quorum": 0.5, "grace_s": 0.0})
+    outcomes = run(env, ScriptedPolicy(echo), journal=journal, settings=settings)
+    assert summary(outcomes)["infra"] == 1
+    assert outcomes[(slow.id, 0)].attempt == 0
+    policy = ScriptedPolicy(echo)
+    assert run(env, policy, done=journal.of(Trajectory), settings=settings) == outcomes
+    assert asked(policy) == [], "it is final: its chunk is not played again"

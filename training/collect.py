@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from envs.errors import InfraError
 from envs.protocols import Env, Policy, Report
-from envs.rollout import Job, Played, play, sampling_seed
+from envs.rollout import Job, Played, is_late, play, sampling_seed
 from store.rows import Json, Row, Task, Trajectory, Withdrawal
 from training.config import CollectSettings
 
@@ -52,6 +52,8 @@ async def collect(
                 max_tokens=settings.max_tokens,
                 deadline_s=settings.deadline_s,
                 max_attempts=settings.max_attempts,
+                quorum=settings.quorum,
+                grace_s=settings.grace_s,
             )
             append(rows_of(played))
             outcomes |= newest_attempts(trajectory for trajectory, _ in played)
@@ -98,7 +100,8 @@ def pending(chunk: Sequence[Task], outcomes: Outcomes, settings: CollectSettings
 
 
 def is_final(trajectory: Trajectory, settings: CollectSettings) -> bool:
-    return trajectory.outcome != "infra" or trajectory.attempt + 1 >= settings.max_attempts
+    lost = trajectory.outcome == "infra" and not is_late(trajectory)
+    return not lost or trajectory.attempt + 1 >= settings.max_attempts
 
 
 def withdrawals(trajectories: Iterable[Trajectory]) -> list[Withdrawal]:

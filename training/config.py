@@ -38,6 +38,11 @@ class CollectSettings(BaseModel):
     """Tasks that are played together and written together; a killed run repeats at most one chunk."""
     deadline_s: float = Field(default=300.0, gt=0)
     """Seconds for one episode; an episode past it is an infrastructure failure."""
+    quorum: float = Field(default=1.0, gt=0, le=1)
+    """Once this share of a task's K rollouts has ended, the others get `grace_s` more seconds, begun or not; with 1
+    all are waited for."""
+    grace_s: float = Field(default=30.0, ge=0)
+    """What has not ended then is late: lost as by an infrastructure failure, and not tried again."""
     max_attempts: int = Field(default=2, ge=1)
     """Tries of one rollout before an infrastructure failure stays."""
     min_valid: float = Field(default=0.5, ge=0, le=1)

@@ -23,6 +23,8 @@ class HFPolicy:
 
     concurrent = False
 
+    concurrent = False
+
     def __init__(
         self,
         folder: Path,

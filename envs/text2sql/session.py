@@ -5,6 +5,10 @@
 
 Both are scored alike: 1 if the answer's result equals the reference's on every population, else 0. What an actor does
 wrong is an observation. Tools answer in JSON; an error is `{"error": "..."}`.
+
+Statements run in the event loop, not in a thread: an answer takes 0.1 ms, the way to a thread and back a third of that,
+and threads run long ones no faster, since each look at the budgets needs the interpreter's lock. The budgets bound how
+long one statement can hold the loop: an endless one 0.25 s, in benchmark folders (spider.py) 25 times that.
 """
 
 from __future__ import annotations
