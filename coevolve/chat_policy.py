@@ -19,6 +19,7 @@ class ChatPolicy:
 
     batch = 16
     concurrent = True
+    step: int | None = None
 
     def __init__(self, spec: str, version: int, *, env: str, settings: ModelSettings) -> None:
         self.spec = spec

@@ -26,7 +26,9 @@ COLUMNS = [
 def rounds(store: Store, run: str) -> list[dict[str, Any]]:
     """One dict a round; round 0 is the warm start, round t + 1 is iteration t and the policy that it made."""
     scores = _scores(store, run)
-    phases = {(t, name): (seconds, json.loads(counts)) for t, name, seconds, counts in _phases(store, run)}
+    rows = _phases(store, run)
+    phases = {(t, name): (seconds, json.loads(counts)) for t, name, seconds, counts, _ in rows}
+    spans = {(t, name): (finished_at - seconds, finished_at) for t, name, seconds, _, finished_at in rows}
     snapshots = dict(store.query("select t, len(task_ids) from snapshot where run = ?", [run]))
     signals = _counts(store.query("select t, kind, count(*) from signal where run = ? group by all", [run]))
     explored = dict(
@@ -37,6 +39,12 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
             "select t, reason, count(*) from verdict where run = ? and not adopt group by all order by all", [run]
         )
     )
+
+    def saved(t: int) -> float:
+        """Seconds in which the signals of t - 1 were worked on while iteration t trained (`evolve --overlap`)."""
+        trained = spans.get((t, "train"))
+        beside = [spans[at] for at in ((t - 1, "explore"), (t - 1, "validate")) if at in spans]
+        return round(sum(max(0.0, min(trained[1], b) - max(trained[0], a)) for a, b in beside), 1) if trained else 0.0
 
     def seconds(t: int, prefix: str) -> float:
         found = [float(s) for (at, name), (s, _) in phases.items() if at == t and name.split()[0] == prefix]
@@ -60,6 +68,7 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
                 "explore_s": seconds(t, "explore"),
                 "validate_s": seconds(t, "validate"),
                 "eval_s": seconds(version, "eval"),
+                "saved_s": saved(t),
             }
         )
     return result
@@ -77,6 +86,7 @@ def line(row: dict[str, Any]) -> str:
         f"explored {row['explored']}, admitted {row['admitted']}, pending {row['pending']}",
         f"rejected: {words(row['rejected']) or 'none'}",
         ", ".join(f"{name} {row[f'{name}_s']} s" for name in ("train", "explore", "validate", "eval")),
+        *([f"overlap saved {row['saved_s']} s"] if row["saved_s"] else []),
     ]
     return f"{title}: {', '.join(scores)}; {'; '.join(work)}"
 
@@ -147,7 +157,7 @@ def _scores(store: Store, run: str) -> dict[int, dict[str, dict[str, float]]]:
 
 
 def _phases(store: Store, run: str) -> list[tuple[Any, ...]]:
-    return store.query("select t, name, seconds, counts::varchar from phase where run = ?", [run])
+    return store.query("select t, name, seconds, counts::varchar, finished_at from phase where run = ?", [run])
 
 
 def _counts(rows: list[tuple[Any, ...]]) -> dict[int, Counter[str]]:

@@ -238,6 +238,7 @@ class Episode:
             attempt=job.attempt,
             policy=terms.policy.spec,
             policy_version=terms.policy.version,
+            policy_step=terms.policy.step,
             seed=job.seed,
             outcome=outcome.kind,
             score=outcome.score if scored else None,

@@ -181,6 +181,9 @@ class Policy(Protocol):
     concurrent: bool
     """It batches by itself: episodes run freely, each asks for its own next message, `batch` of them at a time."""
 
+    step: int | None
+    """Optimiser steps of the run that its weights have seen; None where nothing is trained here."""
+
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """One entry a request, in order. An entry that is an exception makes its rollout `infra`."""
         ...

@@ -244,6 +244,7 @@ class ScriptedPolicy:
     version: int = 0
     batch: int = 8
     concurrent: bool = False
+    step: int | None = None
     batches: list[list[Request]] = field(default_factory=list)
     """The requests of each `sample` call, in order."""
 

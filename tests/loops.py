@@ -24,6 +24,8 @@ max_tokens = 4
 chunk = 4
 [train.sft]
 warm_epochs = 1
+[train.grpo]
+groups = 2
 [signals]
 per_round = 6
 [eval]

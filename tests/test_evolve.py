@@ -101,6 +101,23 @@ def test_the_final_suite_is_played_once(finished: Path) -> None:
     assert len(rows) == 1
 
 
+def test_overlap_explores_while_the_next_iteration_trains(tmp_path: Path, model: Path) -> None:
+    """Signals of iteration 0 reach D_2, and two such runs make the same snapshots."""
+    workspace = make_workspace(tmp_path / "overlap", model)
+    done = command(workspace, "evolve", "--rounds", "3", "--overlap", "--json", "--set", "eval.suites=[]")
+    assert done.returncode == 0, done.stderr
+    rounds = json.loads(done.stdout)["rounds"]
+    assert [row["admitted"] for row in rounds][1] == 0, "nothing was explored yet when D_1 was cut"
+    assert rounds[2]["admitted"] > 0
+    assert sum(row["saved_s"] for row in rounds) > 0
+    done = command(workspace, "evolve", "--rounds", "3", "--overlap", "--set", "eval.suites=[]")
+    assert done.returncode == 0, done.stderr
+    snapshots = Store(workspace / "store").query(
+        "select run, list(id order by t) from snapshot group by run order by run"
+    )
+    assert snapshots[0][1] == snapshots[1][1]
+
+
 def test_what_is_finished_starts_no_process(finished: Path, tmp_path: Path) -> None:
     workspace = tmp_path / "again"
     shutil.copytree(finished, workspace)

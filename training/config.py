@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 CUT_OFFS = {"top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
 """Names that have no setting here: sampling that cuts the distribution off biases the importance ratio."""
@@ -95,3 +95,11 @@ class TrainSettings(BaseModel):
     sft: SftSettings = SftSettings()
     """The warm start, the adapter's size, and the update where `method` is `sft`."""
     grpo: GrpoSettings = GrpoSettings()
+
+    @model_validator(mode="after")
+    def _groups_of_two(self) -> TrainSettings:
+        if self.method == "grpo" and self.collect.rollouts < 2:
+            raise ValueError(
+                "collect.rollouts = 1: a group needs at least 2 rollouts to compare; or set method = 'sft'"
+            )
+        return self

@@ -12,9 +12,6 @@ from training.policy import HFPolicy
 
 
 class Engine(Policy, Protocol):
-    step: int
-    """Optimiser steps of the run that the loaded weights have seen."""
-
     def load(self, weights: Iterable[tuple[str, Any]], *, version: int, step: int) -> float:
         """Weight sync: (name, tensor) as in the Hugging Face model, all of them. Returns seconds."""
         ...

@@ -68,15 +68,18 @@ class Clocked:
     """A policy that notes how long it was asked, whatever number of requests were under way."""
 
     inner: Policy
-    spec: str = ""
-    version: int = 0
-    batch: int = 0
+    spec: str = field(init=False)
+    version: int = field(init=False)
+    batch: int = field(init=False)
+    concurrent: bool = field(init=False)
+    step: int | None = field(init=False)
     seconds: float = 0.0
     asked: int = 0
     since: float = 0.0
 
     def __post_init__(self) -> None:
         self.spec, self.version, self.batch = self.inner.spec, self.inner.version, self.inner.batch
+        self.concurrent, self.step = self.inner.concurrent, self.inner.step
 
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         if not self.asked:
@@ -179,6 +182,8 @@ class Feed:
             max_tokens=self.settings.max_tokens,
             deadline_s=self.settings.deadline_s,
             max_attempts=self.settings.max_attempts,
+            quorum=self.settings.quorum,
+            grace_s=self.settings.grace_s,
         )
         self.ledger.append(rows_of(played))
         self.outcomes |= newest_attempts(trajectory for trajectory, _ in played)

@@ -183,10 +183,17 @@ def _train(job: Job, loop: Loop, start: Path | None) -> None:
     trainer.args.max_steps = loop.steps + len(loop.feed.tasks)
     try:
         trainer.train(resume_from_checkpoint=str(start) if start else None)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if not disk_refused(error):
+            raise
         raise StoreError(f"{job.scratch}: {error}; free space and run again with --resume") from error
     if not all(weight.isfinite().all() for weight in trainer.model.parameters()):
         raise InfraError(f"the update diverged; lower train.grpo.lr, now {job.settings.grpo.lr:g}")
+
+
+def disk_refused(error: Exception) -> bool:
+    """Whether a checkpoint could not be written: torch reports that as a RuntimeError of its zip writer."""
+    return not isinstance(error, RuntimeError) or "PytorchStreamWriter" in str(error)
 
 
 def figures(feed: Feed, loop: Loop) -> dict[str, Json]:

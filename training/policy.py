@@ -23,8 +23,6 @@ class HFPolicy:
 
     concurrent = False
 
-    concurrent = False
-
     def __init__(
         self,
         folder: Path,
@@ -32,7 +30,7 @@ class HFPolicy:
         spec: str,
         adapters: Sequence[Path] = (),
         version: int = 0,
-        step: int = 0,
+        step: int | None = None,
         settings: ModelSettings | None = None,
         tools: bool = False,
     ) -> None:
@@ -42,7 +40,7 @@ class HFPolicy:
         prepare(settings, seed=0)
         self.spec = spec
         self.version = version
-        self.step = step
+        self.step: int | None = step
         self.batch = settings.batch
         self.tokenizer = load_tokenizer(folder, tools=tools)
         self.model = merged(folder, adapters, settings.dtype)
