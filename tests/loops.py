@@ -45,7 +45,12 @@ def start(workspace: Path, *arguments: str, **environment: str) -> subprocess.Po
     """A `coevolve` process in the workspace. One thread, so that sums are added in one order."""
     return subprocess.Popen(
         [sys.executable, "-m", "coevolve", *arguments, "--workspace", str(workspace)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(KILLER), **environment},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": f"{KILLER}{os.pathsep}{KILLER.parent.parent}",
+            **environment,
+        },
         cwd=workspace,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
+from envs.errors import InfraError
+from store.errors import StoreError
 from store.rows import Metric, Row, Step, Trajectory
 from tests.grpo_jobs import SETTINGS, Ran, run
 from training import checkpoint
 from training.config import GrpoSettings
+from training.grpo import disk_refused
 from training.model import load_model, merged, merged_weights, with_adapter
 
 
@@ -61,8 +65,6 @@ def test_steps_count_on_across_iterations(ran: Ran) -> None:
 
 
 def test_the_optimiser_goes_on_where_it_was(ran: Ran) -> None:
-    import torch
-
     states = [torch.load(ran.root / f"checkpoints/{v}/optimizer.pt", weights_only=True) for v in (1, 2)]
     steps = [int(next(iter(state["state"].values()))["step"]) for state in states]
     assert steps == [ran.counts[t]["steps"] for t in (0, 1)]
@@ -121,3 +123,26 @@ def test_without_kl_there_is_no_kl(tmp_path: Path) -> None:
     ran = run(tmp_path, 0, settings=settings)
     assert "kl" not in {row.name for row in of(Metric, ran.rows)}
     assert len(of(Step, ran.rows)) >= 48
+
+
+def test_a_disk_that_takes_no_checkpoint_ends_it_with_the_way_on(tmp_path: Path) -> None:
+    run(tmp_path, 0, score=lambda said: 0.0)
+    (tmp_path / "checkpoints/.steps-1").write_text("no folder can be here")
+    with pytest.raises(StoreError, match=r"steps-1.*free space and run again with --resume"):
+        run(tmp_path, 1)
+    (tmp_path / "checkpoints/.steps-1").unlink()
+    assert run(tmp_path, 1).counts[1]["steps"] > 0
+
+
+def test_what_torch_says_of_a_full_disk_is_known() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.save(torch.zeros(100_000), "/dev/full")
+    assert disk_refused(caught.value)
+    assert not disk_refused(RuntimeError("CUDA out of memory"))
+
+
+def test_an_update_that_diverges_publishes_nothing(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"grpo": GrpoSettings(groups=4, lr=1e38)})
+    with pytest.raises(InfraError, match=r"diverged; lower train.grpo.lr"):
+        run(tmp_path, 0, settings=settings)
+    assert checkpoint.newest(tmp_path / "checkpoints") == 0

@@ -167,7 +167,12 @@ def train_iteration(job: Job, feed: Feed, engine: Engine) -> tuple[Path | None, 
         loop = Loop(job=job, feed=feed, engine=engine, server=server, runner=runner)
         if begun:
             feed.tally = loop.cursor = begun[1].tally
-        _train(job, loop, begun[0] if begun else job.start)
+        try:
+            _train(job, loop, begun[0] if begun else job.start)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            if not disk_refused(error):
+                raise
+            raise StoreError(f"{job.scratch}: {error}; free space and run again with --resume") from error
     found = newest_step(job.scratch)
     return found[0] if found else None, figures(feed, loop)
 
@@ -181,19 +186,14 @@ def _train(job: Job, loop: Loop, start: Path | None) -> None:
     if not loop.fill():
         return
     trainer.args.max_steps = loop.steps + len(loop.feed.tasks)
-    try:
-        trainer.train(resume_from_checkpoint=str(start) if start else None)
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if not disk_refused(error):
-            raise
-        raise StoreError(f"{job.scratch}: {error}; free space and run again with --resume") from error
+    trainer.train(resume_from_checkpoint=str(start) if start else None)
     if not all(weight.isfinite().all() for weight in trainer.model.parameters()):
         raise InfraError(f"the update diverged; lower train.grpo.lr, now {job.settings.grpo.lr:g}")
 
 
 def disk_refused(error: Exception) -> bool:
     """Whether a checkpoint could not be written: torch reports that as a RuntimeError of its zip writer."""
-    return not isinstance(error, RuntimeError) or "PytorchStreamWriter" in str(error)
+    return not isinstance(error, RuntimeError) or "inline_container.cc" in str(error)
 
 
 def figures(feed: Feed, loop: Loop) -> dict[str, Json]:
