@@ -121,9 +121,13 @@ async def _post(session: aiohttp.ClientSession, url: str, body: Any, timeout_s: 
                 return json.loads(text)
             told = words(text)
     except TimeoutError:
-        raise PolicyUnavailable(f"no completion within train.engine.request_s = {timeout_s:g} s: {failed(False)}") from None
+        raise PolicyUnavailable(
+            f"no completion within train.engine.request_s = {timeout_s:g} s: {failed(False)}"
+        ) from None
     except aiohttp.ClientError as error:
-        raise PolicyUnavailable(f"the server at {url} is gone ({error or type(error).__name__}): {failed(True)}") from None
+        raise PolicyUnavailable(
+            f"the server at {url} is gone ({error or type(error).__name__}): {failed(True)}"
+        ) from None
     if response.status >= 500:
         told = f"{told}: {failed(False)}"
     raise PolicyUnavailable(f"the server at {url} answered {response.status}: {told}")

@@ -27,6 +27,8 @@ from training.guard import GRACE_S, await_that, members
 from training.model import device, torch_dtype
 
 HOST = "127.0.0.1"
+PORT_TRIES = 3
+"""A free port may be taken by another before the server has it."""
 PROBE_S = 5.0
 """Seconds for a question that a healthy server answers at once."""
 
@@ -76,7 +78,19 @@ class Server:
         UsageError if the port is taken, InfraError with vLLM's own words if it does not come up within
         `engine.start_s`, or once `stop()` is true.
         """
-        port = free_port(self._engine.port)
+        for left in reversed(range(PORT_TRIES if self._engine.port == 0 else 1)):
+            port = free_port(self._engine.port)
+            self._launch(folder, port)
+            try:
+                self.served = self._await_health(f"http://{HOST}:{port}", stop)
+                return self.served
+            except BaseException as error:
+                self.stop()
+                if not left or "address already in use" not in str(error).lower():
+                    raise
+        raise AssertionError("unreachable")
+
+    def _launch(self, folder: Path, port: int) -> None:
         command = arguments(folder, self.name, port, self._engine, self._model)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
@@ -89,12 +103,6 @@ class Server:
                 stderr=log,
                 start_new_session=True,
             )
-        try:
-            self.served = self._await_health(f"http://{HOST}:{port}", stop)
-        except BaseException:
-            self.stop()
-            raise
-        return self.served
 
     def _await_health(self, url: str, stop: Callable[[], bool]) -> Served:
         deadline = time.monotonic() + self._engine.start_s
@@ -138,6 +146,12 @@ def model_name(run: str, label: str) -> str:
     return f"coevolve/{run}@{label}"
 
 
+def served_version(name: str) -> tuple[str, int] | None:
+    """(run, policy version) of a model that `coevolve serve` serves."""
+    match = re.fullmatch(r"coevolve/(.+)@v(\d+)", name)
+    return (match[1], int(match[2])) if match else None
+
+
 def attach(url: str, fits: Callable[[str], bool], *, expected: str) -> Served:
     """The model of the running server at `url`. UsageError if its name does not fit, ServerError if it is silent."""
     base = url.rstrip("/").removesuffix("/v1")
@@ -178,7 +192,9 @@ def _check_sampling(url: str, config: Any) -> None:
     for key, value in (("logprobs_mode", "processed_logprobs"), ("generation_config", "vllm")):
         if (found := model.get(key, value)) != value:
             option = "--" + key.replace("_", "-")
-            raise UsageError(f"train.engine.url = {url}: the server has {key} = {found}; start it with {option} {value}")
+            raise UsageError(
+                f"train.engine.url = {url}: the server has {key} = {found}; start it with {option} {value}"
+            )
 
 
 def arguments(folder: Path, name: str, port: int, engine: EngineSettings, model: ModelSettings) -> list[str]:
@@ -253,13 +269,15 @@ def free_port(wanted: int) -> int:
 
 
 _PREFIX = re.compile(r"^(\([^)]*pid=\d+\) )?((DEBUG|INFO|WARNING|ERROR|CRITICAL) \S+ \S+ \[[^\]]*\] ?)?")
-_ERROR = re.compile(r"^[\w.]*(Error|Exception|Killed|error:)\b")
-_WRAPPER = re.compile(r"[Ss]ee (root cause|stack trace)|stack trace above|initialization failed|leaked|Traceback")
+_CAUSE = re.compile(r"^[\w.]*(Error|Exception): \S|error: |exited unexpectedly|Killed")
+_WRAPPER = re.compile(
+    r"[Ss]ee (root cause|stack trace)|initialization failed|leaked|Traceback|^raise |^File |^[\^~ ]+$"
+)
 
 
 def meaningful(log: str) -> str:
     """The last line of a vLLM log that names a cause; without one, the last line."""
     lines = [_PREFIX.sub("", line).strip() for line in log.splitlines()]
     lines = [line for line in lines if line and not _WRAPPER.search(line)]
-    causes = [line for line in lines if _ERROR.match(line)]
+    causes = [line for line in lines if _CAUSE.search(line)]
     return (causes or lines or ["it said nothing"])[-1][: rest.WORDS]

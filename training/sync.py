@@ -1,7 +1,7 @@
 """New weights into a running vLLM server, behind one interface.
 
-    DiskReload   a safetensors file that the server reads: works everywhere, 0.3 to 2 s for a small model
-    Nccl         from GPU to GPU through TRL's own client (not run here: it needs a GPU; written against TRL 1.16)
+DiskReload   a safetensors file that the server reads: works everywhere, 0.3 to 2 s for a small model
+Nccl         from GPU to GPU through TRL's own client (not run here: it needs a GPU; written against TRL 1.16)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
@@ -38,7 +38,7 @@ class SyncFailed(InfraError):
 
 class WeightSync(Protocol):
     folder: Path | None
-    """A model folder with the weights of the last push, for a server that must be started again; None = there is none."""
+    """A model folder with the weights of the last push, to start a server with again; None = there is none."""
 
     def push(self, url: str, weights: Weights) -> None:
         """Load the weights into the server at `url`; returns when it samples with them. SyncFailed otherwise."""
@@ -68,8 +68,18 @@ class DiskReload:
             shutil.rmtree(old, ignore_errors=True)
 
     def write(self, weights: Weights) -> Path:
-        """A fresh model folder with these weights. SyncFailed if some of the model's are not among them."""
+        """A fresh model folder with these weights. SyncFailed if they are not the model's, or the disk is full."""
         folder = self._scratch / f"weights-{next(self._numbers)}"
+        try:
+            self._write(folder, weights)
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError | SafetensorError):
+                raise SyncFailed(f"the weights could not be written to {folder}: {error}; free space") from error
+            raise
+        return folder
+
+    def _write(self, folder: Path, weights: Weights) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for path in self._base.iterdir():
@@ -79,7 +89,6 @@ class DiskReload:
         _check(tensors, shapes(self._base))
         tied = AutoConfig.from_pretrained(self._base).get_text_config().tie_word_embeddings
         save_file(_untied(tensors) if tied else tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        return folder
 
 
 class Nccl:

@@ -9,7 +9,8 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from envs.errors import InfraError, PolicyUnavailable
@@ -174,6 +175,33 @@ class ServedPolicy:
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """One entry a request; each fails alone."""
         return await complete(requests, self._speaker, self._served, self._request_s, lambda gone: "see its log")
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    adapter: Path | None,
+    *,
+    run: str,
+    version: int,
+    home: Path,
+    engine: EngineSettings,
+    settings: ModelSettings,
+    stop: Callable[[], bool],
+) -> Iterator[tuple[Server, Served]]:
+    """A server of policy `version` of the run for the length of the block; its log is `home`/serve.log."""
+    scratch = _scratch(home)
+    server = Server(
+        run=run, label=f"v{version}", engine=engine, model=settings, log=home / "serve.log", trainable=False
+    )
+    try:
+        if adapter is not None:
+            weights: Weights = merged(folder, adapter, settings.dtype).state_dict().items()
+            folder = DiskReload(folder, scratch, engine.sync_s).write(weights)
+        yield server, server.start(folder, stop)
+    finally:
+        server.stop()
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _scratch(home: Path) -> Path:
