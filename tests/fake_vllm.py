@@ -37,7 +37,9 @@ def completion(body: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 @contextmanager
 def fake_vllm(name: str, answers: Mapping[str, Any] | None = None) -> Iterator[FakeVLLM]:
-    replies = {"/health": 200, "/reset_prefix_cache": 200, "/collective_rpc": 200, "/server_info": {}} | dict(answers or {})
+    replies = {"/health": 200, "/reset_prefix_cache": 200, "/collective_rpc": 200, "/server_info": {}} | dict(
+        answers or {}
+    )
     replies["/v1/models"] = {"data": [{"id": name, "root": "/nowhere", "max_model_len": 256}]}
 
     class Handler(BaseHTTPRequestHandler):

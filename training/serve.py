@@ -279,5 +279,9 @@ def meaningful(log: str) -> str:
     """The last line of a vLLM log that names a cause; without one, the last line."""
     lines = [_PREFIX.sub("", line).strip() for line in log.splitlines()]
     lines = [line for line in lines if line and not _WRAPPER.search(line)]
-    causes = [line for line in lines if _CAUSE.search(line)]
-    return (causes or lines or ["it said nothing"])[-1][: rest.WORDS]
+    causes = [at for at, line in enumerate(lines) if _CAUSE.search(line)]
+    if not causes:
+        return (lines or ["it said nothing"])[-1][: rest.WORDS]
+    at = causes[-1]
+    more = " ".join(lines[at + 1 : at + 2]) if "validation error" in lines[at] else ""  # pydantic's goes on below
+    return f"{lines[at]} {more}".strip()[: rest.WORDS]

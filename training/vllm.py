@@ -98,8 +98,7 @@ class VLLMPolicy:
         with self._lock:
             self._unusable = f"the weights of version {version} (step {step}) did not reach the server; load them again"
             self._restarts = 0
-        if self._suspect or (self._server and not self._server.alive):
-            self._revive()
+        self._revive()  # looks at the server first: one with a dead engine would hang until the deadline
         try:
             self._sync.push(self._served.url, weights)
         except SyncFailed as error:
