@@ -1,4 +1,4 @@
-"""`coevolve serve` and `vllm:URL`: a version of a run behind a server, evaluated through it; nothing outlives its owner."""
+"""`coevolve serve` and `vllm:URL`: a version of a run behind a server; nothing of it outlives its owner."""
 
 from __future__ import annotations
 

@@ -80,10 +80,10 @@ class VLLMPolicy:
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """One entry a request; each fails alone. A server that has died is started again with the weights it had."""
         try:
+            self._refuse_unsynced()
             if self._suspect or (self._server and not self._server.alive):
                 await asyncio.to_thread(self._revive)
-            if self._unusable:
-                raise PolicyUnavailable(self._unusable)
+                self._refuse_unsynced()
         except InfraError as error:
             return [error] * len(requests)
         return await complete(requests, self._speaker, self._served, self._engine.request_s, self._failed)
@@ -117,6 +117,10 @@ class VLLMPolicy:
         if self._server:
             self._server.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _refuse_unsynced(self) -> None:
+        if self._unusable:
+            raise PolicyUnavailable(self._unusable)
 
     def _failed(self, gone: bool) -> str:
         """Remember to look at the server before it is asked again; what to say of it now."""
