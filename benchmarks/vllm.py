@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -127,15 +128,17 @@ def main() -> None:
         policy = VLLMPolicy(folder, spec=options.policy, run="bench", home=Path(home), engine=engine)
         policy._speaker.stops = []  # no sequence ends early
         try:
-            times = [
-                (
-                    generate(model, tokenizer, prompts, options.tokens),
-                    one_list(policy, prompts, options.tokens),
-                    loop(policy, messages, options.tokens),
-                    policy.load(model.state_dict().items(), version=at, step=at),
+            times: list[tuple[float, ...]] = []
+            for at in range(options.repeat):
+                times.append(
+                    (
+                        generate(model, tokenizer, prompts, options.tokens),
+                        one_list(policy, prompts, options.tokens),
+                        loop(policy, messages, options.tokens),
+                        policy.load(model.state_dict().items(), version=at, step=at),
+                    )
                 )
-                for at in range(options.repeat)
-            ]
+                print(f"take {at + 1}: " + ", ".join(f"{seconds:.2f}" for seconds in times[-1]), file=sys.stderr)
         finally:
             policy.close()
     theirs, listed, looped, synced = (min(each) for each in zip(*times, strict=True))
