@@ -57,7 +57,7 @@ def resolve(keep: Iterable[str]) -> bool:
 
 def locked(freeze: str) -> list[str]:
     """Lines for the lock file out of what is installed, local versions (`+cpu`) cut off."""
-    lines = [re.sub(r"\+\S+", "", line) for line in freeze.splitlines() if "==" in line]
+    lines = [re.sub(r"\+\S+", "", line) for line in freeze.splitlines() if re.match(r"[\w.-]+==", line)]
     # CUDA libraries of torch depend on the machine: the Makefile lets torch bring its own.
     kept = [line for line in lines if name(line) not in LEFT_OUT and not name(line).startswith(("nvidia-", "cuda-"))]
     marked = [f"{line} ; {MARKERS[name(line)]}" if name(line) in MARKERS else line for line in [*kept, *BARE]]
