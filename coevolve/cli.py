@@ -154,6 +154,17 @@ def evaluate(**options: Any) -> None:
 
 
 @main.command()
+@run_options
+@click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port, 0 = a free one. [default: train.engine.port]")
+def serve(**options: Any) -> None:
+    """Serve a policy version with vLLM until SIGTERM or ctrl-C; prints its URL and model name."""
+    from coevolve.serving import serve_command
+
+    serve_command(**options, announce=lambda data, shown: emit(options, data, shown))
+
+
+@main.command()
 @workspace_options
 @click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]")
 def status(**options: Any) -> None:

@@ -48,7 +48,7 @@ class Settings(BaseModel):
     """Everything random is derived from it."""
     env: str = "text2sql"
     policy: str = "smollm2"
-    """`smollm2`, `hf:DIR`, or `litellm:NAME` (evaluated, not trained)."""
+    """`smollm2`, `hf:DIR`; `litellm:NAME` or `vllm:URL` (evaluated, not trained)."""
     explorer: str = "procedural"
     """Model of the explorer and the validator: `procedural` or `litellm:NAME`."""
     seed_set: SeedSetSettings = SeedSetSettings()
@@ -88,7 +88,7 @@ def _anchored(settings: Settings, root: Path) -> Settings:
     found = {"policy": settings.policy, "env": settings.env}
     for key, spec in found.items():
         kind, colon, folder = spec.partition(":")
-        if colon and folder and kind != "litellm":
+        if colon and folder and kind not in ("litellm", "vllm"):
             found[key] = f"{kind}:{(root / Path(folder).expanduser()).resolve()}"
     return settings.model_copy(update=found)
 

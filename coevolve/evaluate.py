@@ -71,6 +71,8 @@ def newest_version(loop: Loop) -> int:
     from training.checkpoint import newest
 
     version = newest(loop.run.checkpoints)
+    if version is None and loop.settings.policy.startswith("vllm:"):
+        return 0
     if version is None:
         raise UsageError(f"run {loop.run.id}: no policy version yet; run `coevolve train` first")
     return version

@@ -22,7 +22,7 @@ def engines(loop: Loop) -> Iterator[Engines]:
     wiring.model_folder(loop.settings)  # its errors come before the heavy imports
     from training.engine import Engines
 
-    kept = Engines(loop.settings.train)
+    kept = Engines(loop.settings.train, run=loop.run.id, home=loop.run.path)
     try:
         yield kept
     finally:

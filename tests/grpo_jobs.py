@@ -92,7 +92,7 @@ def run(root: Path, t: int, *, score: Score = even, settings: TrainSettings = SE
     ran = Ran(root)
     ran.counts[t] = train(
         a_job(root, t, ScoredEnv(score), settings),
-        Engines(settings),
+        Engines(settings, run="r", home=root),
         Ledger(
             done=[],
             recall=lambda ids: {},
@@ -112,7 +112,7 @@ def run_stored(root: Path, t: int) -> None:
     store.ingest()
     train(
         a_job(root, t, ScoredEnv(), SETTINGS),
-        Engines(SETTINGS),
+        Engines(SETTINGS, run="r", home=root),
         Ledger(
             done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
             recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},

@@ -94,6 +94,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
         "validate": ["--json", "--run", "--set", "--workspace"],
         "eval": ["--json", "--limit", "--policy-version", "--run", "--set", "--suite", "--workspace"],
+        "serve": ["--json", "--policy-version", "--port", "--run", "--set", "--workspace"],
         "status": ["--json", "--run", "--workspace"],
         "sql": ["--csv", "--json", "--workspace"],
         "why": ["--json", "--run", "--workspace"],

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from envs.errors import InfraError
-from store.errors import StoreError
+from store.errors import StoreError, UsageError
 from store.rows import Metric, Row, Step, Trajectory
 from tests.grpo_jobs import SETTINGS, Ran, run
 from training import checkpoint
@@ -146,3 +146,10 @@ def test_an_update_that_diverges_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match=r"diverged; lower train.grpo.lr"):
         run(tmp_path, 0, settings=settings)
     assert checkpoint.newest(tmp_path / "checkpoints") == 0
+
+
+@pytest.mark.parametrize(("first", "second"), [("grpo", "sft"), ("sft", "grpo")])
+def test_the_method_stays_within_a_run(tmp_path: Path, first: str, second: str) -> None:
+    run(tmp_path, 0, settings=SETTINGS.model_copy(update={"method": first}))
+    with pytest.raises(UsageError, match=f"train.method = '{second}'.*start a new run"):
+        run(tmp_path, 1, settings=SETTINGS.model_copy(update={"method": second}))

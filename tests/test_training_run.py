@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 def run(job: TrainJob, done: Iterable[Trajectory] = (), report: Any = lambda *_: None) -> tuple[Any, list[Row]]:
     rows: list[Row] = []
     ledger = Ledger(done=list(done), recall=lambda ids: {}, append=rows.extend, record=lambda *_: None)
-    counts = train(job, Engines(job.settings), ledger, report)
+    counts = train(job, Engines(job.settings, run="r", home=job.checkpoints.parent), ledger, report)
     return counts, rows
 
 

@@ -20,8 +20,8 @@ MERGES = [("S", "E"), ("E", "L"), ("SE", "L"), ("L", "E"), ("a", "b"), ("b", "c"
 """A few, and overlapping ones: one text can be cut into tokens in several ways."""
 
 
-def write_random_model(folder: Path, *, seed: int = 0, context: int = 4096) -> Path:
-    """Write config, weights and tokenizer; the same seed writes the same weights."""
+def write_random_model(folder: Path, *, seed: int = 0, context: int = 4096, head_dim: int = 8) -> Path:
+    """Write config, weights and tokenizer; the same seed writes the same weights. vLLM on a CPU wants heads of 32."""
     tokenizer = byte_tokenizer()
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -30,6 +30,7 @@ def write_random_model(folder: Path, *, seed: int = 0, context: int = 4096) -> P
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=head_dim,
         max_position_embeddings=context,
         tie_word_embeddings=True,
         bos_token_id=1,

@@ -48,7 +48,7 @@ def run(root: Path) -> dict[str, Json]:
     done = store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", 0])
     return train(
         a_job(root),
-        Engines(SETTINGS),
+        Engines(SETTINGS, run="r", home=root),
         Ledger(
             done=done,
             recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},

@@ -81,6 +81,34 @@ class GrpoSettings(BaseModel):
     """Clipping range of the ratio between the new and the sampling probabilities."""
 
 
+class EngineSettings(BaseModel):
+    """What samples rollouts: transformers in this process, or a vLLM server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    backend: Literal["transformers", "vllm"] = "transformers"
+    url: str = ""
+    """Of a running vLLM server that serves this run; empty = start one."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """Of the server that is started, on 127.0.0.1; 0 = a free one."""
+    tensor_parallel: int = Field(default=1, ge=1)
+    """GPUs that one copy of the model is split over."""
+    data_parallel: int = Field(default=1, ge=1)
+    """Copies of the model."""
+    gpu_memory: float = Field(default=0.9, gt=0, le=1)
+    """Share of each GPU's memory that vLLM may take; no meaning on a CPU."""
+    max_model_len: int = Field(default=0, ge=0)
+    """Tokens of a prompt and its completion together; 0 = what the model was made for."""
+    sync: Literal["disk", "nccl"] = "disk"
+    """How new weights reach the server: a safetensors file, or from GPU to GPU."""
+    start_s: float = Field(default=600.0, gt=0)
+    """Seconds for the server to come up."""
+    sync_s: float = Field(default=120.0, gt=0)
+    """Seconds for one weight sync."""
+    request_s: float = Field(default=300.0, gt=0)
+    """Seconds for one completion."""
+
+
 class TrainSettings(BaseModel):
     """One iteration of training."""
 
@@ -91,6 +119,7 @@ class TrainSettings(BaseModel):
     method: Literal["grpo", "sft"] = "grpo"
     """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
     model: ModelSettings = ModelSettings()
+    engine: EngineSettings = EngineSettings()
     collect: CollectSettings = CollectSettings()
     sft: SftSettings = SftSettings()
     """The warm start, the adapter's size, and the update where `method` is `sft`."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from envs.protocols import Policy
 from training.config import TrainSettings
+from training.model import merged
 from training.policy import HFPolicy
 
 
@@ -22,18 +23,39 @@ class Engine(Policy, Protocol):
 class Engines:
     """The engine of one process: built when it is first needed, kept for the iterations after."""
 
-    def __init__(self, settings: TrainSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: TrainSettings, *, run: str, home: Path) -> None:
+        """`home` is the run's folder, for the log and the scratch files of a server."""
+        self._settings, self._run, self._home = settings, run, home
         self._kept: Engine | None = None
 
     def get(self, folder: Path, adapters: Sequence[Path], *, spec: str, version: int, step: int) -> Engine:
-        """The engine for this base model; what it has loaded is for the caller to set (`Engine.load`)."""
+        """The engine with the weights of base + adapters. `folder` as `smollm2.resolve(spec)` gives it."""
         if self._kept is None:
-            self._kept = HFPolicy(
-                folder, spec=spec, adapters=adapters, version=version, step=step, settings=self._settings.model
-            )
+            self._kept = self._build(folder, adapters, spec, version, step)
+        elif (self._kept.version, self._kept.step) != (version, step):
+            weights = merged(folder, adapters, self._settings.model.dtype).state_dict().items()
+            self._kept.load(weights, version=version, step=step)
         return self._kept
+
+    def _build(self, folder: Path, adapters: Sequence[Path], spec: str, version: int, step: int) -> Engine:
+        settings = self._settings
+        if settings.engine.backend == "transformers":
+            return HFPolicy(folder, spec=spec, adapters=adapters, version=version, step=step, settings=settings.model)
+        from training.vllm import VLLMPolicy
+
+        return VLLMPolicy(
+            folder,
+            spec=spec,
+            run=self._run,
+            home=self._home,
+            adapters=adapters,
+            version=version,
+            step=step,
+            engine=settings.engine,
+            settings=settings.model,
+        )
 
     def close(self) -> None:
         if self._kept:
             self._kept.close()
+            self._kept = None

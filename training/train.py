@@ -26,9 +26,13 @@ from training.config import TrainSettings
 from training.engine import Engines
 from training.groups import Feed, Ledger, task_order
 from training.grpo import Job, copy_step, train_iteration
-from training.policy import HFPolicy
 from training.sft import fine_tune, solutions
 from training.smollm2 import resolve
+
+OTHER_METHOD = (
+    "train.method = {!r}: the run was trained by {!r} until here, and an adapter of the one is none of the other; go "
+    "on with that, or start a new run"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +65,7 @@ def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> di
         _make_version_0(job, snapshot, tasks, report)
     if job.settings.method == "grpo":
         return _grpo(job, engines, snapshot, tasks, ledger, report)
-    return _sft(job, snapshot, tasks, ledger, report)
+    return _sft(job, engines, snapshot, tasks, ledger, report)
 
 
 def _grpo(
@@ -70,6 +74,8 @@ def _grpo(
     """Sample and update in turn, one pass over the tasks."""
     started = time.monotonic()
     parent, folder = checkpoint.required(job.checkpoints, job.t), resolve(job.policy)
+    if job.t and parent.on is None:
+        raise UsageError(OTHER_METHOD.format("grpo", "sft"))
     reference = checkpoint.adapters(job.checkpoints, 0)
     engine = engines.get(folder, reference, spec=job.policy, version=job.t, step=parent.steps)
     own = job.checkpoints / str(job.t) if parent.on is not None and parent.adapter else None
@@ -112,14 +118,20 @@ def _grpo(
     return counts
 
 
-def _sft(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report) -> dict[str, Json]:
+def _sft(
+    job: TrainJob, engines: Engines, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report
+) -> dict[str, Json]:
     """Sample all rollouts, then fine-tune on the references."""
-    started = time.monotonic()
+    started, parent = time.monotonic(), checkpoint.required(job.checkpoints, job.t)
+    if parent.on is not None:
+        raise UsageError(OTHER_METHOD.format("sft", "grpo"))
+    adapters = checkpoint.adapters(job.checkpoints, job.t)
+    engine = engines.get(resolve(job.policy), adapters, spec=job.policy, version=job.t, step=parent.steps)
     outcomes = asyncio.run(
         collect(
             job.env,
             tasks,
-            _policy(job),
+            engine,
             job.settings.collect,
             run=job.run,
             t=job.t,
@@ -143,12 +155,6 @@ def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], re
     else:
         base = Checkpoint(run=job.run, version=0, base=job.policy, parent=None, snapshot=None, adapter=False, counts={})
         checkpoint.publish(job.checkpoints, base)
-
-
-def _policy(job: TrainJob) -> HFPolicy:
-    """Version t of the run's policy."""
-    adapters = checkpoint.adapters(job.checkpoints, job.t)
-    return HFPolicy(resolve(job.policy), spec=job.policy, adapters=adapters, version=job.t, settings=job.settings.model)
 
 
 def _update(
@@ -185,6 +191,7 @@ def _update(
         parent=parent,
         snapshot=snapshot.id,
         adapter=True,
+        steps=0 if parent is None else checkpoint.required(job.checkpoints, parent).steps + int(figures["steps"]),
         counts=counts,
     )
     checkpoint.publish(job.checkpoints, made, model.save_pretrained)
