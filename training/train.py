@@ -25,7 +25,6 @@ from training.collect import collect, summary
 from training.config import TrainSettings
 from training.engine import Engines
 from training.groups import Feed, Ledger, task_order
-from training.grpo import Job, copy_step, train_iteration
 from training.sft import fine_tune, solutions
 from training.smollm2 import resolve
 
@@ -72,6 +71,8 @@ def _grpo(
     job: TrainJob, engines: Engines, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report
 ) -> dict[str, Json]:
     """Sample and update in turn, one pass over the tasks."""
+    from training.grpo import Job, copy_step, train_iteration  # TRL's GRPO imports vLLM where it is installed: seconds
+
     started = time.monotonic()
     parent, folder = checkpoint.required(job.checkpoints, job.t), resolve(job.policy)
     if job.t and parent.on is None:
