@@ -207,8 +207,15 @@ def figures(feed: Feed, loop: Loop) -> dict[str, Json]:
     }
 
 
-def make_trainer(job: Job, server: Server, *, steps: int, callbacks: Sequence[TrainerCallback]) -> GroupTrainer:
-    """TRL's trainer on a fresh adapter, for at most `steps` optimiser steps."""
+def make_trainer(
+    job: Job,
+    server: Server,
+    *,
+    steps: int,
+    callbacks: Sequence[TrainerCallback],
+    kind: type[GRPOTrainer] = GroupTrainer,
+) -> Any:
+    """A trainer on a fresh adapter, for at most `steps` optimiser steps."""
     settings = job.settings
     base = merged(job.folder, job.reference, settings.model.dtype, attention="eager" if device() == "cpu" else "sdpa")
     lora = LoraConfig(
@@ -218,7 +225,7 @@ def make_trainer(job: Job, server: Server, *, steps: int, callbacks: Sequence[Tr
         task_type="CAUSAL_LM",
     )
     torch.manual_seed(job.seed % 2**63)
-    trainer = GroupTrainer(
+    trainer = kind(
         model=base,
         peft_config=lora,
         reward_funcs=reward,
