@@ -88,8 +88,8 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
     assert flags(main) == {
         "init": [],
         "seed": ["--json", "--resume", "--run", "--set", "--workspace"],
-        "evolve": ["--json", "--resume", "--rounds", "--run", "--set", "--workspace"],
-        "train": ["--json", "--resume", "--run", "--set", "--snapshot", "--workspace"],
+        "evolve": ["--json", "--overlap", "--resume", "--rounds", "--run", "--set", "--workspace"],
+        "train": ["--follow", "--json", "--resume", "--rounds", "--run", "--set", "--snapshot", "--workspace"],
         "signals": ["--json", "--run", "--set", "--workspace"],
         "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
         "validate": ["--json", "--run", "--set", "--workspace"],
