@@ -68,7 +68,8 @@ def a_group(asked: argparse.Namespace, generator: torch.Generator) -> Group:
 
 
 def server(job: Job) -> Server:
-    return Server(rollouts=job.settings.collect.rollouts, pad=load_tokenizer(job.folder).pad_token_id)
+    pad = load_tokenizer(job.folder).pad_token_id
+    return Server(rollouts=job.settings.collect.rollouts, pad=pad, size=job.settings.grpo.groups)
 
 
 def bare(job: Job) -> GRPOTrainer:

@@ -134,7 +134,9 @@ def a_trainer(
         }
     )
     job = Job(folder=folder, reference=[], start=None, scratch=scratch, version=0, seed=0, settings=settings)
-    trainer = make_trainer(job, Server(rollouts=rollouts, pad=2, groups=list(groups)), steps=len(groups), callbacks=[])
+    trainer = make_trainer(
+        job, Server(rollouts=rollouts, pad=2, size=1, groups=list(groups)), steps=len(groups), callbacks=[]
+    )
     trainer.current_gradient_accumulation_steps = 1
     return trainer
 

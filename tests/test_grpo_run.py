@@ -17,8 +17,10 @@ from store.rows import Metric, Row, Step, Trajectory
 from tests.grpo_jobs import SETTINGS, Ran, run
 from training import checkpoint
 from training.config import GrpoSettings
+from training.engine import Engines
 from training.grpo import disk_refused
 from training.model import load_model, merged, merged_weights, with_adapter
+from training.policy import HFPolicy
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +155,26 @@ def test_the_method_stays_within_a_run(tmp_path: Path, first: str, second: str) 
     run(tmp_path, 0, settings=SETTINGS.model_copy(update={"method": first}))
     with pytest.raises(UsageError, match=f"train.method = '{second}'.*start a new run"):
         run(tmp_path, 1, settings=SETTINGS.model_copy(update={"method": second}))
+
+
+def test_blank_groups_count_in_no_figure(tmp_path: Path) -> None:
+    """Five groups a step and twelve tasks: a last step of fewer groups has figures like the others'."""
+    settings = SETTINGS.model_copy(update={"grpo": GrpoSettings(groups=5, lr=1e-6, beta=0)})
+    rows = of(Metric, run(tmp_path, 0, settings=settings).rows)
+    last = max(row.step for row in rows)
+    for name in ("entropy", "is_ratio/mean", "length/mean"):
+        figures = {row.step: row.value for row in rows if row.name == name}
+        assert figures[last] == pytest.approx(figures[1], rel=0.5), name
+
+
+def test_an_engine_that_is_kept_takes_over_the_next_versions_weights(ran: Ran) -> None:
+    folder, root = ran.root / "model", ran.root / "checkpoints"
+    engines = Engines(SETTINGS, run="r", home=ran.root)
+    first = engines.get(folder, [], spec="x", version=0, step=0)
+    again = engines.get(folder, checkpoint.adapters(root, 2), spec="x", version=2, step=9)
+    assert again is first
+    assert (again.version, again.step) == (2, 9)
+    wanted = merged(folder, checkpoint.adapters(root, 2), "float32").state_dict()
+    assert isinstance(again, HFPolicy)
+    for name, weight in again.model.state_dict().items():
+        assert weight.equal(wanted[name]), name

@@ -107,7 +107,15 @@ class Server:
     """K."""
     pad: int
     """Id of a token that stands where nothing was sampled; masked out."""
+    size: int
+    """Groups of a step; where there are fewer, blanks take the places that are left."""
     groups: list[Group] = field(default_factory=list)
+    served: int = 0
+    """Real groups of the step at hand."""
+
+    def take(self, groups: list[Group]) -> None:
+        """The groups of the next step."""
+        self.groups, self.served = groups, len(groups)
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """{"prompt_ids", "completion_ids", "logprobs", "env_mask", "score"}, each [K]; TRL's `prompts` are blanks."""
@@ -119,7 +127,8 @@ class Server:
     def _row(self, member: Member, prompt: list[int]) -> dict[str, Any]:
         row = member.row
         if row is None:
-            empty = {"completion_ids": [self.pad], "logprobs": [0.0], "env_mask": [0]}
+            # Two tokens: TRL takes a single column for one value a sequence, and forgets the mask.
+            empty = {"completion_ids": [self.pad] * 2, "logprobs": [0.0] * 2, "env_mask": [0] * 2}
             return {"prompt_ids": prompt, **empty, "score": member.score}
         mask = row.env_mask if member.score is not None else [0] * len(row.env_mask)
         return {
@@ -162,7 +171,11 @@ def train_iteration(job: Job, feed: Feed, engine: Engine) -> tuple[Path | None, 
     """
     prepare(job.settings.model, job.seed)
     begun = newest_step(job.scratch)
-    server = Server(rollouts=job.settings.collect.rollouts, pad=load_tokenizer(job.folder).pad_token_id)
+    server = Server(
+        rollouts=job.settings.collect.rollouts,
+        pad=load_tokenizer(job.folder).pad_token_id,
+        size=job.settings.grpo.groups,
+    )
     with asyncio.Runner() as runner:
         loop = Loop(job=job, feed=feed, engine=engine, server=server, runner=runner)
         if begun:
@@ -285,17 +298,20 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     cursor: Tally = field(default_factory=lambda: Tally())
     """As it stood before the groups of the next step were sampled."""
     figures: dict[str, float] = field(default_factory=dict)
+    blanks: float = 1.0
+    """Groups of the last step, the blank ones included, for each real one."""
 
     def sync(self, model: Any) -> None:
         self.sync_seconds += self.engine.load(merged_weights(model), version=self.job.version, step=self.steps)
 
     def fill(self) -> bool:
         """Sample the groups of the next step. False where no task is left that teaches anything."""
-        self.server.groups = self.runner.run(self.feed.fill(self.job.settings.grpo.groups))
+        self.server.take(self.runner.run(self.feed.fill(self.server.size)))
         return bool(self.server.groups)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         self.steps = state.global_step
+        self.blanks = self.server.size / max(1, self.server.served)
         synced = self.sync_seconds
         self.sync(model)
         now = self.feed.tally
@@ -317,8 +333,12 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         if logs and "reward" in logs:
             ours = {name: logs[key] for name, key in METRICS.items() if isinstance(logs.get(key), int | float)}
+            ours |= {name: ours[name] * self.blanks for name in OF_ALL_GROUPS if name in ours}
             self.feed.ledger.record(state.global_step, ours | self.figures)
 
+
+OF_ALL_GROUPS = ("kl", "entropy", "clip_fraction", "is_ratio/mean", "is_ratio/max", "length/mean", "length/max")
+"""Figures that TRL averages over the step's groups, in which a blank one counts as 0."""
 
 METRICS = {
     "reward": "reward",

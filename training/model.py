@@ -109,8 +109,8 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 @torch.no_grad()
 def put_weights(model: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Overwrite the model's parameters of these names. KeyError for a name that it does not have."""
-    own = dict(model.named_parameters())
+    """Overwrite the model's weights of these names, tied ones under either. KeyError for a name that it lacks."""
+    own = model.state_dict()
     for name, weight in weights:
         own[name].copy_(weight)
 
