@@ -19,17 +19,18 @@ from store.errors import UsageError
 
 
 def check(settings: Settings, *, trained: bool) -> None:
-    """UsageError if a spec names nothing that is there: environment, suites, explorer, policy; before a run starts."""
+    """UsageError if a spec names nothing that is there (environment, suites, policy, explorer) or lacks its API key."""
     env = registry.get(settings.env)
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
     for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
         if spec == "litellm:":
             raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")
-    if not settings.explorer.startswith("litellm:"):  # those are built at first use, importing litellm takes seconds
-        chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
     if trained or not settings.policy.startswith("litellm:"):
         model_folder(settings)
+    else:
+        chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
+    chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
 
 
 def policy(settings: Settings, run: RunFolder, version: int) -> Policy:

@@ -81,6 +81,17 @@ def test_refused_with_a_reason(work: Path, arguments: list[str], words: str) -> 
     assert state(work) == before
 
 
+@pytest.mark.parametrize("key", ["explorer", "policy"])
+def test_a_missing_api_key_stops_a_start_at_once(work: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    before = state(work)
+    done = coevolve("seed", "--workspace", work, "--set", f"{key}=litellm:gpt-4o-mini")
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert done.err.startswith(f"error: {key}: 'litellm:gpt-4o-mini' needs OPENAI_API_KEY; set it, or use `")
+    assert state(work) == before
+
+
 @pytest.mark.parametrize("text", ["seed = ", "sed = 1", "[train]\nk = 8"])
 def test_a_bad_config_stops_every_start(work: Path, text: str) -> None:
     (work / "config.toml").write_text(text)

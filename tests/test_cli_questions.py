@@ -71,6 +71,21 @@ def test_doctor_has_a_fix_for_every_finding(work: Path) -> None:
     assert all(finding["fix"] for finding in findings if finding["state"] != "ok")
 
 
+def test_doctor_tells_of_a_missing_api_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    coevolve("init", tmp_path / "work")
+    (tmp_path / "work/config.toml").write_text('policy = "litellm:gpt-4o-mini"\nexplorer = "litellm:ollama/x"\n')
+    done = coevolve("doctor", "--workspace", tmp_path / "work", "--json")
+    found = {finding["what"]: finding for finding in json.loads(done.out)}
+    assert (done.code, found["explorer"]["state"]) == (1, "ok")
+    assert found["policy"] == {
+        "state": "fail",
+        "what": "policy",
+        "found": "'litellm:gpt-4o-mini' needs OPENAI_API_KEY",
+        "fix": "set it, or use `smollm2` or `hf:DIR`",
+    }
+
+
 def test_environments_are_listed(work: Path) -> None:
     (row,) = [row for row in json.loads(coevolve("env", "list", "--json").out) if row["name"] == "text2sql"]
     assert row["seed_tasks"] >= 80
