@@ -153,6 +153,7 @@ def evaluate(**options: Any) -> None:
 @main.command()
 @workspace_options
 @click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]")
+@click.option("--long", is_flag=True, help="One wide table, with the reasons of rejections and every number.")
 def status(**options: Any) -> None:
     """Where a run stands: its rounds, scores, signals and what is pending."""
     from coevolve.commands import status_command
@@ -249,7 +250,7 @@ def install(name: str) -> None:
 
 
 def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
-    """Print `data` as JSON or CSV if asked for, else `shown`: a text, or a Table."""
+    """Print `data` as JSON or CSV if asked for, else `shown`: a text, a Table, or a list of these."""
     from coevolve import show
 
     if options.get("as_json") and options.get("as_csv"):
@@ -259,7 +260,8 @@ def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
     elif options.get("as_csv"):
         click.echo(show.csv_text(data), nl=False)
     elif shown:
-        show.table(shown) if not isinstance(shown, str) else click.echo(shown)
+        for part in shown if isinstance(shown, list) else [shown]:
+            show.table(part) if not isinstance(part, str) else click.echo(part)
 
 
 if __name__ == "__main__":

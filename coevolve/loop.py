@@ -40,6 +40,8 @@ class Loop:
     report: Report
     announce: Callable[[int], None] = lambda version: None
     """Called with the policy version that a round has made and evaluated."""
+    begin: Callable[[int, str], None] = lambda t, phase: None
+    """Called with the iteration and the phase that begins."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -56,6 +58,7 @@ def once(loop: Loop, t: int, name: str, work: Callable[[Loop, int], dict[str, An
     if loop.finished(t, name):
         return
     _raise_if_stopped(loop)
+    loop.begin(t, name)
     started = time.monotonic()
     counts = work(loop, t)
     _raise_if_stopped(loop)
@@ -70,6 +73,7 @@ def process(loop: Loop, t: int, command: str) -> None:
     if _processed(loop, t, command):
         return
     _raise_if_stopped(loop)
+    loop.begin(t, command)
     spawn(loop, command, {"train": ["--snapshot", str(t), "--resume"], "eval": ["--policy-version", str(t)]}[command])
     loop.store.ingest()
 

@@ -26,7 +26,7 @@ def check(settings: Settings, *, trained: bool) -> None:
     for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
         if spec == "litellm:":
             raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")
-    if trained or not settings.policy.startswith("litellm:"):
+    if trained or trainable(settings.policy):
         model_folder(settings)
     else:
         chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
@@ -35,7 +35,7 @@ def check(settings: Settings, *, trained: bool) -> None:
 
 def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     """Policy `version` of the run: the base model with that checkpoint's adapter. UsageError if it does not exist."""
-    if settings.policy.startswith("litellm:"):
+    if not trainable(settings.policy):
         from coevolve.chat_policy import ChatPolicy
 
         return ChatPolicy(settings.policy, version, env=settings.env, settings=settings.model)
@@ -54,9 +54,14 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     )
 
 
+def trainable(spec: str) -> bool:
+    """Whether the policy has weights to train here."""
+    return not spec.startswith("litellm:")
+
+
 def model_folder(settings: Settings) -> Path:
     """The folder of the trainable policy. UsageError for a policy that has no weights here."""
-    if settings.policy.startswith("litellm:"):
+    if not trainable(settings.policy):
         raise UsageError(f"policy: {settings.policy!r} has no weights to train here; use `smollm2` or `hf:DIR`")
     require_training()
     from training.smollm2 import resolve

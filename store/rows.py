@@ -305,7 +305,7 @@ class Phase:
     run: str
     t: int
     name: str
-    """seed | train | signals | explore | validate | snapshot | eval."""
+    """seed | train | signals | explore | validate | snapshot | eval SUITE; by hand `explore 1`, `validate 2`, ..."""
     finished_at: float
     seconds: float
     counts: Json

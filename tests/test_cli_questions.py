@@ -109,7 +109,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
         "validate": ["--json", "--run", "--set", "--workspace"],
         "eval": ["--json", "--limit", "--policy-version", "--run", "--set", "--suite", "--workspace"],
-        "status": ["--json", "--run", "--workspace"],
+        "status": ["--json", "--long", "--run", "--workspace"],
         "sql": ["--csv", "--json", "--workspace"],
         "why": ["--json", "--run", "--workspace"],
         "doctor": ["--json", "--workspace"],
