@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -14,6 +16,7 @@ import pytest
 
 from coevolve.cli import main
 from coevolve.show import inert
+from coevolve.workspace import Workspace
 from tests.cli import coevolve
 from tests.loops import make_workspace
 from tests.tiny_model import write_random_model
@@ -43,6 +46,18 @@ def test_why_tells_the_lineage_of_an_explored_task(work: Path) -> None:
         assert words in told
     data = json.loads(coevolve("why", "--workspace", work, task, "--json").out)
     assert data["lineage"][0]["exploration"]["steps"]
+
+
+def test_why_names_the_run_that_has_the_task(work: Path, tmp_path: Path) -> None:
+    workspace = Path(shutil.copytree(work, tmp_path / "work"))
+    query = "select task_id from verdict where adopt limit 1"
+    task = json.loads(coevolve("sql", "--workspace", workspace, "--json", query).out)[0]["task_id"]
+    Workspace.find(str(workspace)).create_run({}).update(created_at=time.time(), rounds=0)
+    done = coevolve("why", "--workspace", workspace, task)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: TASK: {task} is not in run r002; it is in r001: add --run r001\n"
+    told = coevolve("why", "--workspace", workspace, task, "--run", "r001")
+    assert told.out.startswith(f"task {task} in run r001  (explored")
 
 
 def test_why_of_a_seed_task(work: Path) -> None:
