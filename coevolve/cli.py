@@ -142,7 +142,9 @@ def validate(**options: Any) -> None:
 @run_options
 @click.option("--suite", "suites", multiple=True, metavar="NAME", help="Held-out suite. [default: eval.suites]")
 @click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
-@click.option("--limit", type=click.IntRange(min=0), help="Tasks per suite, 0 = all. [default: eval.limit]")
+@click.option(
+    "--limit", type=click.IntRange(min=0), help="Tasks per suite, spread evenly; 0 = all. [default: eval.limit]"
+)
 def evaluate(**options: Any) -> None:
     """Play held-out suites with the policy; what was played is kept, so the same command goes on after a break."""
     from coevolve.commands import eval_command

@@ -145,7 +145,7 @@ def evolve_command(
         evolve(replace(loop, begin=lambda t, phase: guide.begin(run, t, phase)), wanted)
         idle = len(place.store.rows(Phase, "run = ?", [run.id])) == before
     data, shown = round_report(place, run)
-    said = [f"run {run.id} had finished its {wanted} rounds: nothing was left to do\n"] if idle else []
+    said = [f"run {run.id} had finished its rounds before ({wanted}): nothing was left to do\n"] if idle else []
     return data, [*said, *shown, guide.evolved(loop, data["rounds"])]
 
 
