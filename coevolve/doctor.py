@@ -57,7 +57,7 @@ def _packages() -> Iterator[Finding]:
     for extra, names in extras.items():
         missing = [name for name in names if find_spec(name) is None]
         if missing:
-            fix = f"pip install 'coevolve[{extra}]'"
+            fix = f"pip install '.[{extra}]' in the clone of coevolve"
             yield _finding("warn", f"extra {extra}", f"without {', '.join(missing)}", fix)
         else:
             yield _finding("ok", f"extra {extra}", "installed")

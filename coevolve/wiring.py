@@ -75,4 +75,4 @@ def require_training() -> None:
 
     missing = [name for name in ("torch", "transformers", "peft", "trl") if find_spec(name) is None]
     if missing:
-        raise UsageError(f"policy: {', '.join(missing)} not installed; run `pip install 'coevolve[train]'`")
+        raise UsageError(f"policy: {', '.join(missing)} not installed; run `pip install '.[train]'` in the clone")

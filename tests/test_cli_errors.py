@@ -105,6 +105,13 @@ def test_no_workspace_here(tmp_path: Path) -> None:
     assert "coevolve init" in done.err
 
 
+def test_init_refuses_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = coevolve("init", "")
+    assert (done.code, done.err) == (2, "error: DIR: '' is no folder; name one, or `.` for this one\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_init_refuses_a_workspace(work: Path) -> None:
     done = coevolve("init", work)
     assert (done.code, "already" in done.err) == (2, True)

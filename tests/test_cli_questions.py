@@ -135,6 +135,32 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
     }
 
 
+def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = coevolve("--help").out.splitlines()
+    listed = lines[lines.index("Commands:") + 1 :]
+    assert [line for line in listed if line.endswith("...")] == []
+    names = [line.split()[0] for line in listed]
+    workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "eval", "status", "why", "sql"]
+    assert names == [*workflow, "doctor", "db", "env"]
+
+
+@pytest.mark.parametrize(("command", "words"), [("train", "the newest]"), ("seed", "a new run]")])
+def test_the_help_of_run_is_that_of_the_command(command: str, words: str) -> None:
+    (line,) = [line for line in coevolve(command, "--help").out.splitlines() if "--run ID" in line]
+    assert line.endswith(f"[default: {words}")
+
+
+def test_an_unknown_sub_command_is_answered_with_the_known_ones() -> None:
+    assert "No such command 'show'. The commands are list, install." in coevolve("env", "show").err
+    assert "Did you mean 'status'?" in coevolve("statu").err
+
+
+def test_no_rows_are_told(work: Path) -> None:
+    done = coevolve("sql", "--workspace", work, "select id from task where false")
+    assert (done.code, done.err) == (0, "0 rows\n")
+
+
 def flags(group: click.Group, prefix: str = "") -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, command in group.commands.items():

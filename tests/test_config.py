@@ -64,6 +64,13 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(tmp_path: Path, te
     assert among in str(error.value)
 
 
+def test_the_nearest_key_is_suggested(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"unknown key 'validate\.grow'; did you mean 'growth'\? keys here: repairs"):
+        load_settings(config(tmp_path, "[validate]\ngrow = 0.2"), environment={})
+    with pytest.raises(UsageError, match=r"unknown key 'zzz'; keys here: seed"):
+        load_settings(config(tmp_path, "zzz = 1"), environment={})
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
