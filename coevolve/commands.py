@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from coevolve import growth, guide, phases, repair, rounds, wiring
+from coevolve import guide, phases, repair, rounds, wiring
 from coevolve.config import Settings, load_settings, parse_settings
 from coevolve.evolve import evolve
 from coevolve.guide import DEFAULT_ROUNDS
@@ -301,7 +301,7 @@ def status_command(*, workspace: str | None, run_id: str | None, long: bool, **_
         "last_phase": f"{finished[-1].name} of iteration {finished[-1].t}" if finished else None,
         "snapshot": snapshots[-1].id if snapshots else None,
         "tasks": len(snapshots[-1].task_ids) if snapshots else 0,
-        "pending": len(growth.pending(place.store, run.id, snapshots[-1].task_ids)) if snapshots else 0,
+        "pending": guide.waiting(place, run),
         "open_signals": dict(open_signals),
         "as_of": place.store.as_of,
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from coevolve import growth, phases, wiring
+from coevolve import phases, wiring
 from coevolve.loop import Loop
 from coevolve.rounds import of_round, percent
 from coevolve.workspace import RunFolder, Workspace
 from store.errors import CoevolveError
-from store.rows import Phase, Run, Snapshot
+from store.rows import Phase, Run
 from store.signals import KINDS
 
 DEFAULT_ROUNDS = 3
@@ -52,10 +52,10 @@ def unfinished(place: Workspace) -> str:
     return ""
 
 
-def waiting(loop: Loop) -> int:
+def waiting(place: Workspace, run: RunFolder) -> int:
     """Valid tasks that no snapshot has yet."""
-    newest = loop.store.rows(Snapshot, "run = ?", [loop.run.id], order="t")[-1]
-    return len(growth.pending(loop.store, loop.run.id, newest.task_ids))
+    ((count,),) = place.store.query("select count(distinct task_id) from v_pending where run = ?", [run.id])
+    return int(count)
 
 
 def seeded(place: Workspace, run: RunFolder, counts: dict[str, Any]) -> str:
@@ -84,7 +84,7 @@ def validated(loop: Loop, t: int, counts: dict[str, Any], *, frozen_before: bool
         lines[0] += f"D_{t + 1} was frozen before and keeps its {counts['tasks']} tasks: nothing new"
     else:
         lines[0] += f"D_{t + 1} has {counts['tasks']} tasks, {counts['admitted'] or 'none'} of them new"
-    if left := waiting(loop):
+    if left := waiting(loop.workspace, loop.run):
         lines.append(
             f"{left} valid tasks wait: validate.growth = {loop.settings.validate_.growth:g} limits what a round adds"
         )

@@ -115,7 +115,8 @@ def explore_signals(loop: Loop, chosen: list[Signal]) -> Counts:
 
 def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
     loop.store.ingest()
-    done = {row.id for row in loop.store.rows(Exploration, "run = ?", [loop.run.id])}
+    asked = "select id from exploration where list_contains(?, id)"
+    done = {found for (found,) in loop.store.query(asked, [[job.id for job in jobs]])}
     rows = asyncio.run(
         explore_all(
             jobs,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coevolve import guide, rounds
+from coevolve import growth, guide, rounds
 from coevolve.commands import by_hand
 from coevolve.config import Settings
 from coevolve.loop import Loop, once
@@ -233,3 +233,20 @@ def test_status_json_has_the_phases(loop: Loop) -> None:
     data = json.loads("".join(status(loop, "--json")))
     assert [row["phases"] for row in data["rounds"]] == [["eval", "seed"], ["train"]]
     assert (data["pending"], data["tasks"]) == (0, 2)
+
+
+# ---- queues of a run
+
+
+def test_the_queues_of_a_run_have_its_own_rows_only(loop: Loop) -> None:
+    for run in ("r001", "r002"):
+        own = {"run": run, "exploration_id": f"e-{run}"}
+        rows = [replace(candidate(number), id=f"c{number}-{run}", **own) for number in range(3)]
+        adopted = [
+            replace(verdict(number, "valid", TASKS[number + 1]), id=f"v{number}-{run}", candidate_id=row.id, run=run)
+            for number, row in enumerate(rows[:2])
+        ]
+        loop.store.append(exploration(None, id=f"e-{run}", run=run), rows, adopted)
+    assert [row.id for row in growth.undecided(loop.store, "r001")] == ["c2-r001"]
+    assert growth.pending(loop.store, "r001", [TASKS[1].id]) == [("unguided", TASKS[2])]
+    assert guide.waiting(loop.workspace, loop.run) == 1  # D_0 has one of the two
