@@ -2,7 +2,8 @@
 
 All episodes of a call go in lockstep: each round asks the policy for the next message of every live episode, in job
 order, and acts on the answers in that order. So the policy is always given full batches, and the same jobs always make
-the same batches. A bad rollout is data: whatever fails, except bad settings, becomes a row (mission.md, whose fault).
+the same batches. A bad rollout is data: whatever fails, except bad settings, becomes a row (docs/definitions.md,
+whose fault).
 
     infra    the policy gave an exception, the session was lost, or the episode's deadline passed; tried again
     invalid  the session found the task defective
