@@ -36,7 +36,7 @@ class ChatPolicy:
         settings = self._settings.model_copy(
             update={"temperature": request.temperature, "max_tokens": request.max_tokens}
         )
-        model = chat_model(self.spec, settings, env=self._env, seed=request.seed)
+        model = chat_model(self.spec, settings, env=self._env, seed=request.seed, role="policy")
         try:
             reply = await call(
                 model,

@@ -19,7 +19,26 @@ from store.errors import CoevolveError, UsageError
 Command = Callable[..., Any]
 
 
-class Cli(click.Group):
+class Group(click.Group):
+    """Shows its commands in the order in which they stand here, that of a first session."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if ctx.parent is None:
+                raise
+            known = ", ".join(self.commands)  # few enough to name
+            raise click.UsageError(f"{error.format_message()} The commands are {known}.", ctx) from None
+
+
+Group.group_class = Group
+
+
+class Cli(Group):
     """Reports our errors as one line with the right exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -51,13 +70,17 @@ def workspace_options(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
 
 
-def run_options(command: Command) -> Command:
-    """Options of the commands that work on a run."""
-    command = workspace_options(command)
-    command = click.option(
-        "--run", "run_id", metavar="ID", help="Run to work on. [default: the newest; evolve, seed: a new one]"
-    )(command)
-    return click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")(command)
+def run_options(run: str = "Run to work on. [default: the newest]") -> Callable[[Command], Command]:
+    """Options of the commands that work on a run; `run` is the help of --run."""
+
+    def add(command: Command) -> Command:
+        command = workspace_options(command)
+        command = click.option("--run", "run_id", metavar="ID", help=run)(command)
+        return click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")(
+            command
+        )
+
+    return add
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -77,84 +100,98 @@ def init(directory: str) -> None:
 
 
 @main.command()
-@run_options
-@click.option("--resume", is_flag=True, help="Go on with a seeding that was interrupted.")
-def seed(resume: bool, **options: Any) -> None:
-    """Start a run and make D_0: seed tasks and validated tasks of unguided exploration."""
-    from coevolve.commands import seed_command
-
-    emit(options, *seed_command(resume=resume, **options))
-
-
-@main.command()
-@run_options
+@run_options("Run to go on with; needs --resume. [default: a new run; with --resume the newest]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds of the run in all. [default: the run's own, else 3]")
 @click.option("--resume", is_flag=True, help="Go on with the newest run (or --run) instead of starting one.")
 @click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
 def evolve(**options: Any) -> None:
-    """Run the loop: train, eval, signals, explore, validate, snapshot; round after round."""
+    """Run the whole loop, round after round.
+
+    A round is train, eval, signals, explore, validate, snapshot; each step but the snapshot is a command too.
+    """
     from coevolve.commands import evolve_command
 
     emit(options, *evolve_command(**options))
 
 
 @main.command()
-@run_options
+@run_options("Run to go on with. [default: a new run]")
+@click.option("--resume", is_flag=True, help="Go on with a seeding that was interrupted.")
+def seed(resume: bool, **options: Any) -> None:
+    """Start a run and make D_0, its first tasks.
+
+    D_0 is seed tasks of the environment and validated tasks of unguided exploration.
+    """
+    from coevolve.commands import seed_command
+
+    emit(options, *seed_command(resume=resume, **options))
+
+
+@main.command()
+@run_options()
 @click.option("--snapshot", default="latest", show_default=True, metavar="latest|ID", help="D_t to train on.")
 @click.option("--resume", is_flag=True, help="Keep the finished part of an interrupted training.")
 @click.option("--follow", is_flag=True, help="Stay up and train on each new snapshot as it is frozen.")
 @click.option("--rounds", type=click.IntRange(min=1), help="With --follow: end after this many iterations in all.")
 def train(**options: Any) -> None:
-    """Sample K rollouts of every task of a snapshot and update the policy."""
+    """Sample rollouts of every task and update the policy."""
     from coevolve.commands import train_command
 
     emit(options, *train_command(**options))
 
 
 @main.command()
-@run_options
+@run_options()
 def signals(**options: Any) -> None:
-    """List the signals of the newest trained iteration, extracting them first if need be."""
+    """List the weaknesses that the newest rollouts show.
+
+    Extracts them first if need be.
+    """
     from coevolve.commands import signals_command
 
     emit(options, *signals_command(**options))
 
 
 @main.command()
-@run_options
+@run_options()
 @click.option(
     "--signals", "which", default="latest", show_default=True, metavar="latest|ID|KIND", help="Signals to explore."
 )
 def explore(which: str, **options: Any) -> None:
-    """Send the explorer back into the environment, conditioned on signals."""
+    """Send the explorer back in, conditioned on signals."""
     from coevolve.commands import explore_command
 
     emit(options, *explore_command(which=which, **options))
 
 
 @main.command()
-@run_options
+@run_options()
 def validate(**options: Any) -> None:
-    """Decide all pending candidates by execution and freeze D_{t+1}."""
+    """Decide candidates by execution, then freeze D_{t+1}."""
     from coevolve.commands import validate_command
 
     emit(options, *validate_command(**options))
 
 
 @main.command("eval")
-@run_options
+@run_options("Run whose policy is played. [default: the newest]")
 @click.option("--suite", "suites", multiple=True, metavar="NAME", help="Held-out suite. [default: eval.suites]")
 @click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
-@click.option("--limit", type=click.IntRange(min=0), help="Tasks per suite, 0 = all. [default: eval.limit]")
+@click.option(
+    "--limit", type=click.IntRange(min=0), help="Tasks per suite, spread evenly; 0 = all. [default: eval.limit]"
+)
 def evaluate(**options: Any) -> None:
-    """Play held-out suites with the policy; what was played is kept, so the same command goes on after a break."""
+    """Play held-out suites with a policy version.
+
+    What was played is kept, so the same command goes on after a break.
+    """
     from coevolve.commands import eval_command
 
     emit(options, *eval_command(**options))
 
 
 @main.command()
-@run_options
+@run_options()
 @click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port, 0 = a free one. [default: train.engine.port]")
 def serve(**options: Any) -> None:
@@ -167,8 +204,9 @@ def serve(**options: Any) -> None:
 @main.command()
 @workspace_options
 @click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]")
+@click.option("--long", is_flag=True, help="One wide table, with the reasons of rejections and every number.")
 def status(**options: Any) -> None:
-    """Where a run stands: its rounds, scores, signals and what is pending."""
+    """Tell where a run stands: scores, signals, what waits."""
     from coevolve.commands import status_command
 
     emit(options, *status_command(**options))
@@ -176,32 +214,37 @@ def status(**options: Any) -> None:
 
 @main.command()
 @workspace_options
-@click.argument("query")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV on stdout.")
-def sql(query: str, as_csv: bool, **options: Any) -> None:
-    """Ask the store in SQL; works while a run is writing."""
-    from coevolve.commands import sql_command
-
-    table = sql_command(query=query, **options)
-    emit({**options, "as_csv": as_csv}, table, table)
-
-
-@main.command()
-@workspace_options
 @click.option("--run", "run_id", metavar="ID", help="Run whose history is told. [default: the newest]")
 @click.argument("task")
 def why(task: str, **options: Any) -> None:
-    """Why TASK is in the training set: signal, evidence, exploration, verdict, snapshots, later scores."""
+    """Tell why TASK is in the training set.
+
+    Signal, evidence, exploration, verdict, snapshots, later scores.
+    """
     from coevolve.commands import why_command
 
     emit(options, *why_command(task=task, **options))
 
 
 @main.command()
+@workspace_options
+@click.argument("query")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV on stdout.")
+def sql(query: str, as_csv: bool, **options: Any) -> None:
+    """Ask the store in SQL, also while a run is writing."""
+    from coevolve.commands import sql_command
+
+    table = sql_command(query=query, **options)
+    if not table.rows:
+        click.echo("0 rows", err=True)
+    emit({**options, "as_csv": as_csv}, table, table)
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 @click.option("--workspace", metavar="DIR", help="Workspace to check too. [default: the nearest upward, if any]")
 def doctor(**options: Any) -> None:
-    """Check this machine and workspace; every finding comes with its fix."""
+    """Check machine and workspace, with a fix for each finding."""
     from coevolve.doctor import doctor_command
 
     findings, shown = doctor_command(options["workspace"])
@@ -218,7 +261,10 @@ def db() -> None:
 @db.command()
 @workspace_options
 def check(**options: Any) -> None:
-    """Compare index and journal, list damaged lines and snapshots; exit code 1 if anything is lost or differs."""
+    """List what is lost, damaged or different.
+
+    Compares index, journal and snapshots; exit code 1 if anything is lost or differs.
+    """
     from coevolve.commands import check_command
 
     problems, shown = check_command(**options)
@@ -230,7 +276,10 @@ def check(**options: Any) -> None:
 @db.command()
 @workspace_options
 def rebuild(**options: Any) -> None:
-    """Make the index again from the journal, and lost or damaged snapshots from the store; no row is dropped."""
+    """Make index and lost snapshots again; no row is dropped.
+
+    The index is made from the journal, snapshots from the rows of the store.
+    """
     from coevolve.commands import rebuild_command
 
     data, shown, errors = rebuild_command(**options)
@@ -241,7 +290,7 @@ def rebuild(**options: Any) -> None:
 
 @main.group()
 def env() -> None:
-    """Environments."""
+    """List environments, or install what they need."""
 
 
 @env.command("list")
@@ -263,7 +312,7 @@ def install(name: str) -> None:
 
 
 def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
-    """Print `data` as JSON or CSV if asked for, else `shown`: a text, or a Table."""
+    """Print `data` as JSON or CSV if asked for, else `shown`: a text, a Table, or a list of these."""
     from coevolve import show
 
     if options.get("as_json") and options.get("as_csv"):
@@ -273,7 +322,8 @@ def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
     elif options.get("as_csv"):
         click.echo(show.csv_text(data), nl=False)
     elif shown:
-        show.table(shown) if not isinstance(shown, str) else click.echo(shown)
+        for part in shown if isinstance(shown, list) else [shown]:
+            show.table(part) if not isinstance(part, str) else click.echo(part)
 
 
 if __name__ == "__main__":

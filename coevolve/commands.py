@@ -6,15 +6,16 @@ import asyncio
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from coevolve import growth, phases, repair, rounds, wiring
+from coevolve import guide, phases, repair, rounds, wiring
 from coevolve.config import Settings, load_settings, parse_settings
 from coevolve.evolve import evolve
+from coevolve.guide import DEFAULT_ROUNDS
 from coevolve.loop import Loop, Stopped, draining, once, watch_parent
 from coevolve.progress import progress
 from coevolve.workspace import LOOP, RunFolder, Workspace, read_json
@@ -25,7 +26,6 @@ from store.errors import CoevolveError, UsageError
 from store.rows import Phase, Run, Snapshot
 
 Result = tuple[Any, Any]
-DEFAULT_ROUNDS = 3
 FIXED = ("seed", "env", "policy")
 """Settings that a run keeps."""
 COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "torch", "transformers", "trl", "peft")
@@ -38,6 +38,7 @@ def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int, *,
     """A new run with settings resolved from config.toml, environment and --set; all that can be checked is checked."""
     settings = load_settings(workspace.config, overrides)
     wiring.check(settings, trained=planned > 0)
+    earlier = guide.unfinished(workspace)
     created = time.time()
     config = settings.model_dump(mode="json", by_alias=True)
     run = workspace.create_run(config)
@@ -53,6 +54,8 @@ def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int, *,
         )
     )
     run.update(created_at=created, rounds=planned, overlap=overlap, versions=versions())
+    if earlier:
+        sys.stderr.write(f"note: this is a new run, {run.id}; {earlier}\n")
     return run
 
 
@@ -145,12 +148,17 @@ def evolve_command(
         run = start_run(place, overrides, rounds or DEFAULT_ROUNDS, overlap=overlap)
     with opened(place, run, overrides if resume else (), LOOP) as loop:
         wanted = rounds or run.manifest["rounds"] or DEFAULT_ROUNDS
-        if wanted < (finished := rounds_finished(loop)):
+        if wanted < (finished := guide.finished_rounds(place, run)):
             raise UsageError(f"--rounds {wanted}: the rounds of run {run.id} in all, and it has finished {finished}")
         if wanted != run.manifest["rounds"]:
             run.update(rounds=wanted)
-        evolve(loop, wanted, overlap=run.manifest.get("overlap", False))
-    return round_report(place, run)
+        before = len(place.store.rows(Phase, "run = ?", [run.id]))
+        told = replace(loop, begin=lambda t, phase: guide.begin(run, t, phase))
+        evolve(told, wanted, overlap=run.manifest.get("overlap", False))
+        idle = len(place.store.rows(Phase, "run = ?", [run.id])) == before
+    data, shown = round_report(place, run)
+    said = [f"run {run.id} had finished its rounds before ({wanted}): nothing was left to do\n"] if idle else []
+    return data, [*said, *shown, guide.evolved(loop, data["rounds"])]
 
 
 def seed_command(
@@ -162,7 +170,7 @@ def seed_command(
     with opened(place, run, overrides if going_on else (), LOOP) as loop:
         once(loop, 0, "seed", phases.seed)
     counts = {"run": run.id, **phase_counts(place, run, 0, "seed")}
-    return counts, f"run {run.id}: D_0 has {counts['seeds']} seed tasks and {counts['unguided']} explored ones"
+    return counts, guide.seeded(place, run, counts)
 
 
 def train_command(
@@ -186,7 +194,7 @@ def train_command(
         else:
             with train.engines(loop) as kept:
                 counts = train.train_snapshot(loop, snapshot, kept, resume=resume)
-    return counts, f"run {run.id}: policy version {counts['version']} trained on snapshot {counts['snapshot']}"
+    return counts, guide.trained(place, run, counts)
 
 
 def signals_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:
@@ -210,10 +218,11 @@ def explore_command(
     place = Workspace.find(workspace)
     run = place.run(run_id)
     with opened(place, run, overrides, LOOP) as loop:
-        once(loop, newest_trained(loop), "signals", phases.signals)
+        t = newest_trained(loop)
+        once(loop, t, "signals", phases.signals)
         found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, ref=which)
         chosen = weaknesses.pick(found, loop.settings.signals.per_round)
-        counts = phases.explore_signals(loop, chosen)
+        counts = by_hand(loop, t, "explore", lambda: phases.explore_signals(loop, chosen))
         if loop.stop.is_set():
             raise Stopped(f"run {run.id}: stopped as asked; `coevolve explore` again explores the rest")
     return counts, f"run {run.id}: explored {counts['signals']} signals; next: coevolve validate"
@@ -224,13 +233,13 @@ def validate_command(*, workspace: str | None, run_id: str | None, overrides: tu
     run = place.run(run_id)
     with opened(place, run, overrides, LOOP) as loop:
         t = newest_trained(loop)
-        decided = phases.validate(loop, t)
+        frozen_before = loop.finished(t, "snapshot")
+        decided = by_hand(loop, t, "validate", lambda: phases.validate(loop, t))
         if loop.stop.is_set():
             raise Stopped(f"run {run.id}: stopped as asked; `coevolve validate` again decides the rest")
         once(loop, t, "snapshot", phases.snapshot)
     counts = {"decided": decided, **phase_counts(place, run, t, "snapshot")}
-    shown = f"run {run.id}: {sum(decided.values())} candidates decided ({rounds.words(decided) or 'none pending'}); "
-    return counts, shown + f"D_{t + 1} has {counts['tasks']} tasks, {counts['admitted']} of them new"
+    return counts, guide.validated(loop, t, counts, frozen_before=frozen_before)
 
 
 def eval_command(
@@ -253,12 +262,24 @@ def eval_command(
     table = Table(
         columns=columns, rows=[(row.suite, row.slice, row.t, row.n, row.value, row.low, row.high) for row in rows]
     )
-    return table, table
+    return table, [table, f"next: {guide.next_step(place, run)}"] if wiring.trainable(loop.settings.policy) else table
 
 
-def rounds_finished(loop: Loop) -> int:
-    """How many rounds have frozen their snapshot."""
-    return len(loop.store.rows(Phase, "run = ? and name = 'snapshot'", [loop.run.id]))
+def by_hand(loop: Loop, t: int, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do a phase that may be done again and again, and commit what it took as the row `explore 1`, `explore 2`, ...
+
+    `evolve` skips a phase for the row of its plain name alone, so it never takes what was done by hand for the whole.
+    """
+    started = time.monotonic()
+    counts = work()
+    if set(counts) - {"signals"}:  # it did something
+        number = len(loop.store.rows(Phase, "run = ? and t = ? and starts_with(name, ?)", [loop.run.id, t, f"{name} "]))
+        seconds, which = time.monotonic() - started, f"{name} {number + 1}"
+        loop.store.append(
+            Phase(run=loop.run.id, t=t, name=which, finished_at=time.time(), seconds=seconds, counts=counts)
+        )
+        loop.store.ingest()
+    return counts
 
 
 def newest_trained(loop: Loop) -> int:
@@ -280,15 +301,15 @@ def phase_counts(place: Workspace, run: RunFolder, t: int, name: str) -> dict[st
 def round_report(place: Workspace, run: RunFolder) -> Result:
     found = rounds.rounds(place.store, run.id)
     data = {"run": run.id, "rounds": found, "admitted_by_kind": rounds.admitted_by_kind(place.store, run.id)}
-    return data, rounds.as_table(found)
+    return data, rounds.overview(found)
 
 
-def status_command(*, workspace: str | None, run_id: str | None, **_: Any) -> Result:
+def status_command(*, workspace: str | None, run_id: str | None, long: bool, **_: Any) -> Result:
     place = Workspace.find(workspace)
     if not place.run_ids():
         return {"run": None}, f"{place.root}: no run yet; start one with `coevolve evolve`"
     run = place.run(run_id)
-    data, table = round_report(place, run)
+    data, shown = round_report(place, run)
     finished = place.store.rows(Phase, "run = ?", [run.id], order="finished_at")
     snapshots = place.store.rows(Snapshot, "run = ?", [run.id], order="t")
     open_signals = place.store.query(
@@ -297,11 +318,12 @@ def status_command(*, workspace: str | None, run_id: str | None, **_: Any) -> Re
     data |= {
         "last_phase": f"{finished[-1].name} of iteration {finished[-1].t}" if finished else None,
         "snapshot": snapshots[-1].id if snapshots else None,
-        "pending": len(growth.pending(place.store, run.id, snapshots[-1].task_ids)) if snapshots else 0,
+        "tasks": len(snapshots[-1].task_ids) if snapshots else 0,
+        "pending": guide.waiting(place, run),
         "open_signals": dict(open_signals),
         "as_of": place.store.as_of,
     }
-    return data, table
+    return data, [guide.stands(data), *([rounds.as_table(data["rounds"])] if long else shown)]
 
 
 def sql_command(*, workspace: str | None, query: str, **_: Any) -> Table:

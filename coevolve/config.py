@@ -9,6 +9,7 @@ import math
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -127,18 +128,20 @@ def _problem(item: Any) -> str:
                 f"{key} = {item['input']!r}: training samples from the full distribution, since the update divides by "
                 "its probabilities; remove the key"
             )
-        return f"unknown key {key!r}; {_siblings(item['loc'])}"
+        names = _siblings(item["loc"])
+        near = get_close_matches(str(item["loc"][-1]), names, 1)
+        return f"unknown key {key!r}; {f'did you mean {near[0]!r}? ' if near else ''}keys here: {', '.join(names)}"
     return f"{key} = {item['input']!r}: {item['msg'][:1].lower()}{item['msg'][1:]}"
 
 
-def _siblings(location: tuple[Any, ...]) -> str:
+def _siblings(location: tuple[Any, ...]) -> list[str]:
     """The keys that exist where an unknown one was found."""
     model: type[BaseModel] = Settings
     for part in location[:-1]:
         field = next(f for name, f in model.model_fields.items() if part in (name, f.alias))
         assert isinstance(field.annotation, type)
         model = field.annotation
-    return "keys here: " + ", ".join(field.alias or name for name, field in model.model_fields.items())
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -168,6 +171,8 @@ def _put(raw: dict[str, Any], keys: list[str], value: Any, source: str) -> None:
 
 def init_workspace(directory: str, template: str = "config.toml") -> Path:
     """Make the folder and its commented config.toml. UsageError if it already is a workspace."""
+    if not directory.strip():
+        raise UsageError("DIR: '' is no folder; name one, or `.` for this one")
     path = Path(directory) / "config.toml"
     if path.exists():
         raise UsageError(f"DIR: {directory} is a workspace already; choose another folder")

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from coevolve import repair
-from coevolve.config import load_settings
+from coevolve.config import Settings, load_settings
 from coevolve.workspace import Workspace
 from store.db import Table
 from store.errors import CoevolveError, UsageError
@@ -58,7 +58,7 @@ def _packages() -> Iterator[Finding]:
     for extra, names in extras.items():
         missing = [name for name in names if find_spec(name) is None]
         if missing:
-            fix = f"pip install 'coevolve[{extra}]'"
+            fix = f"pip install '.[{extra}]' in the clone of coevolve"
             yield _finding("warn", f"extra {extra}", f"without {', '.join(missing)}", fix)
         else:
             yield _finding("ok", f"extra {extra}", "installed")
@@ -103,11 +103,27 @@ def _workspace(place: Workspace) -> Iterator[Finding]:
         yield _finding("fail", "config", str(error), f"edit {place.config}")
         return
     yield from _policy(settings.policy)
+    yield from _models(settings)
     found = [problem for problem in repair.problems(place) if not problem.harmless]
     if found:
         yield _finding("fail", "store", f"{len(found)} problems, first: {found[0]}", "coevolve db check")
     else:
         yield _finding("ok", "store", "index, journal and snapshots agree")
+
+
+def _models(settings: Settings) -> Iterator[Finding]:
+    """Chat models behind litellm: whether their key is there. Nothing is sent."""
+    from graphs.model import chat_model
+
+    for role, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
+        if not spec.startswith("litellm:"):
+            continue
+        try:
+            chat_model(spec, settings.model, env=settings.env, seed=0, role=role)
+            yield _finding("ok", role, spec)
+        except UsageError as error:
+            found, _, fix = str(error).removeprefix(f"{role}: ").partition("; ")
+            yield _finding("fail", role, found, fix)
 
 
 def _policy(spec: str) -> Iterator[Finding]:

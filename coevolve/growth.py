@@ -29,9 +29,9 @@ ORDER = """
 
 def undecided(store: Store, run: str) -> list[Candidate]:
     """The run's candidates without a verdict."""
-    query = f"select c.id {LINEAGE} where c.run = ? and c.id not in (select candidate_id from verdict) {ORDER}"
-    ids = [row[0] for row in store.query(query, [run])]
-    found = {candidate.id: candidate for candidate in store.rows(Candidate, "run = ?", [run])}
+    open_ = "c.run = ? and c.id not in (select candidate_id from verdict where run = c.run)"
+    ids = [row[0] for row in store.query(f"select c.id {LINEAGE} where {open_} {ORDER}", [run])]
+    found = {candidate.id: candidate for candidate in store.rows(Candidate, "list_contains(?, id)", [ids])}
     return [found[i] for i in ids]
 
 
@@ -39,19 +39,17 @@ def pending(store: Store, run: str, members: Iterable[str]) -> list[tuple[str, T
     """(kind, task) of the run's valid tasks that are not among `members`; withdrawn ones are left out."""
     rows = store.query(
         f"""
-        select coalesce(s.kind, 'unguided'), v.task_id {LINEAGE} join verdict v on v.candidate_id = c.id
-        where c.run = ? and v.adopt and v.task_id not in (select task_id from withdrawal where run = c.run) {ORDER}
+        select v.task_id, coalesce(s.kind, 'unguided') {LINEAGE} join verdict v on v.candidate_id = c.id
+        where c.run = ? and v.adopt and not list_contains(?, v.task_id)
+          and v.task_id not in (select task_id from withdrawal where run = c.run) {ORDER}
         """,
-        [run],
+        [run, list(members)],
     )
-    known = set(members)
-    tasks = {task.id: task for task in store.rows(Task)}
-    result = []
-    for kind, task_id in rows:
-        if task_id not in known:
-            known.add(task_id)
-            result.append((kind, tasks[task_id]))
-    return result
+    kinds: dict[str, str] = {}
+    for task_id, kind in rows:
+        kinds.setdefault(task_id, kind)
+    tasks = {task.id: task for task in store.rows(Task, "list_contains(?, id)", [list(kinds)])}
+    return [(kind, tasks[task_id]) for task_id, kind in kinds.items()]
 
 
 def admit(waiting: Sequence[tuple[str, Task]], room: int) -> list[Task]:

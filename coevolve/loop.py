@@ -40,6 +40,8 @@ class Loop:
     report: Report
     announce: Callable[[int], None] = lambda version: None
     """Called with the policy version that a round has made and evaluated."""
+    begin: Callable[[int, str], None] = lambda t, phase: None
+    """Called with the iteration and the phase that begins."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -56,6 +58,7 @@ def once(loop: Loop, t: int, name: str, work: Callable[[Loop, int], dict[str, An
     if loop.finished(t, name):
         return
     _raise_if_stopped(loop)
+    loop.begin(t, name)
     started = time.monotonic()
     counts = work(loop, t)
     _raise_if_stopped(loop)
@@ -71,6 +74,7 @@ def process(loop: Loop, t: int, command: str) -> None:
     labels = [label(name, settings.limit, settings.k) for name in settings.suites]
     if all(loop.finished(t, f"{command} {kept_as}") for kept_as in labels):
         return
+    loop.begin(t, command)
     spawn(loop, command, ["--policy-version", str(t)])
     loop.store.ingest()
 
@@ -128,11 +132,16 @@ class Trainer:
     def __init__(self, loop: Loop, rounds: int, stack: ExitStack) -> None:
         self._loop, self._rounds, self._stack = loop, rounds, stack
         self._child: subprocess.Popen[bytes] | None = None
+        self._begun: int | None = None
 
     def begin(self, t: int) -> None:
         """Let it train on D_t, which is frozen, unless that is done."""
-        self._loop.store.ingest()
-        if self._child is None and not self._done(t):
+        if self._done(t):
+            return
+        if self._begun != t:
+            self._loop.begin(t, "train")
+            self._begun = t
+        if self._child is None:
             _raise_if_stopped(self._loop)
             arguments = ["--follow", "--rounds", str(self._rounds)]
             self._child = self._stack.enter_context(child(self._loop, "train", arguments))

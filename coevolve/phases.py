@@ -49,7 +49,8 @@ def seed(loop: Loop, t: int) -> Counts:
             "seed_set: D_0 is empty; ask for seed tasks (seed_set.seeds) or unguided ones (seed_set.unguided)"
         )
     loop.store.append([freeze(loop.run.snapshots, loop.run.id, 0, tasks)])
-    return {"seeds": len(seeds), "unguided": len(found)}
+    waiting = growth.pending(loop.store, loop.run.id, (task.id for task in tasks))
+    return {"seeds": len(seeds), "unguided": len(found), "pending": len(waiting)}
 
 
 def seed_tasks(loop: Loop) -> list[Task]:
@@ -114,7 +115,8 @@ def explore_signals(loop: Loop, chosen: list[Signal]) -> Counts:
 
 def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
     loop.store.ingest()
-    done = {row.id for row in loop.store.rows(Exploration, "run = ?", [loop.run.id])}
+    asked = "select id from exploration where list_contains(?, id)"
+    done = {found for (found,) in loop.store.query(asked, [[job.id for job in jobs]])}
     rows = asyncio.run(
         explore_all(
             jobs,
@@ -208,14 +210,19 @@ def final_report(loop: Loop) -> None:
 
 def final_version(loop: Loop) -> int | None:
     """The version that the final suite was played with; None before the final report."""
-    kept_as = label(loop.settings.eval.final, loop.settings.eval.limit, loop.settings.eval.k)
-    rows = loop.store.rows(Phase, "run = ? and name = ?", [loop.run.id, f"eval {kept_as}"], order="finished_at")
+    name = f"eval {kept(loop, loop.settings.eval.final)}"
+    rows = loop.store.rows(Phase, "run = ? and name = ?", [loop.run.id, name], order="finished_at")
     return rows[0].t if rows else None
 
 
 def best_version(loop: Loop) -> int | None:
     """The version with the highest accuracy on the first suite, the oldest of equals; None before any evaluation."""
     where = "run = ? and suite = ? and slice = 'all' and metric = 'accuracy'"
-    wanted = label(loop.settings.eval.suites[0], loop.settings.eval.limit, loop.settings.eval.k)
-    rows = loop.store.rows(Score, where, [loop.run.id, wanted], order="value desc, t")
+    rows = loop.store.rows(Score, where, [loop.run.id, kept(loop)], order="value desc, t")
     return rows[0].t if rows else None
+
+
+def kept(loop: Loop, name: str | None = None) -> str:
+    """The name under which the scores of a suite are kept; without `name` the first of `eval.suites`."""
+    settings = loop.settings.eval
+    return label(name or settings.suites[0], settings.limit, settings.k)

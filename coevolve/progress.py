@@ -1,4 +1,4 @@
-"""Long work on stderr: a bar on a terminal, a line every ten seconds elsewhere, nothing with --quiet."""
+"""Long work on stderr: a bar on a terminal, a line every ten seconds elsewhere. Work of no parts shows nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ EVERY_S = 10.0
 
 
 @contextmanager
-def progress(quiet: bool = False) -> Iterator[Report]:
+def progress() -> Iterator[Report]:
     """A `Report` to hand to long work; the bars end with the block."""
-    if quiet:
-        yield lambda label, done, total: None
-    elif sys.stderr.isatty():
+    if sys.stderr.isatty():
         with _bars() as report:
             yield report
     else:
@@ -47,6 +45,8 @@ def _bars() -> Iterator[Report]:
         ids = {}
 
         def report(label: str, done: int, total: int) -> None:
+            if not total:
+                return
             if label not in ids:
                 ids[label] = bars.add_task(label, total=total)
             bars.update(ids[label], completed=done, total=total)
@@ -60,7 +60,7 @@ class _Lines:
 
     def __call__(self, label: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if done >= total or now - self.last.get(label, -EVERY_S) >= EVERY_S:
+        if total and (done >= total or now - self.last.get(label, -EVERY_S) >= EVERY_S):
             self.last[label] = now
             sys.stderr.write(f"{label}: {done}/{total}\n")
             sys.stderr.flush()

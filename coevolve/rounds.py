@@ -21,6 +21,8 @@ COLUMNS = [
     "validate_s",
     "eval_s",
 ]
+TIMED = ("train", "explore", "validate", "eval")
+LEGEND = f"signals: {'/'.join(KINDS)}; seconds: {'/'.join(TIMED)}\nreasons of rejections: coevolve status --long"
 
 
 def rounds(store: Store, run: str) -> list[dict[str, Any]]:
@@ -53,7 +55,7 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
     result = []
     for version in sorted({0, *(t + 1 for t, name in phases if name == "train"), *scores}):
         t = version - 1
-        cut = phases.get((t, "snapshot"), (0.0, {}))[1]
+        cut = phases.get((t, "snapshot") if version else (0, "seed"), (0.0, {}))[1]
         result.append(
             {
                 "round": version,
@@ -62,8 +64,9 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
                 "signals": {kind: signals.get(t, Counter())[kind] for kind in KINDS} if version else {},
                 "explored": explored.get(t, 0) if version else 0,
                 "admitted": cut.get("admitted", 0),
-                "pending": cut.get("pending", 0),
+                "pending": cut.get("pending", 0 if version else None),
                 "rejected": dict(rejected.get(t, {})) if version else {},
+                "phases": sorted({name.split()[0] for at, name in phases if of_round(at, name) == version}),
                 "train_s": seconds(t, "train"),
                 "explore_s": seconds(t, "explore"),
                 "validate_s": seconds(t, "validate"),
@@ -74,10 +77,16 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
     return result
 
 
+def of_round(t: int, phase: str) -> int:
+    """The round that a phase of iteration t belongs to: evaluation has the number of its policy version."""
+    name = phase.split()[0]
+    return t if name in ("seed", "eval") else t + 1
+
+
 def line(row: dict[str, Any]) -> str:
     """One round in one line."""
     title = f"round {row['round']}" if row["round"] else "warm start"
-    scores = [f"{suite} {_percent(score)}" for suite, score in row["scores"].items()]
+    scores = [f"{suite} {percent(score)}" for suite, score in row["scores"].items()]
     if not row["round"]:
         return f"{title}: {', '.join(scores)}"
     work = [
@@ -110,34 +119,69 @@ def admitted_by_kind(store: Store, run: str) -> dict[str, int]:
     return {kind: found.get(kind, 0) for kind in KINDS}
 
 
-def as_table(rows: list[dict[str, Any]]) -> Table:
-    """The rounds as a table: one column a suite, counts by kind written out."""
-    suites = list(dict.fromkeys(suite for row in rows for suite in row["scores"]))
-    columns = ["round", *suites, *COLUMNS]
-    cells = [
-        [
-            row["round"] or "warm start",
-            *(_percent(row["scores"].get(suite)) for suite in suites),
-            row["tasks"],
-            words(row["signals"]),
-            row["explored"],
-            row["admitted"],
-            row["pending"],
-            words(row["rejected"]),
-            row["train_s"],
-            row["explore_s"],
-            row["validate_s"],
-            row["eval_s"],
-        ]
+def overview(rows: list[dict[str, Any]]) -> list[Table | str]:
+    """The rounds in 80 columns: scores, then counts, each a narrow table, and what their short columns mean."""
+    suites = _suites(rows)
+    scores = [(_title(row), *(percent(row["scores"].get(suite)) for suite in suites), row["tasks"]) for row in rows]
+    counts = [
+        (
+            row["round"],
+            _after(row, "/".join(str(row["signals"].get(kind)) for kind in KINDS), "signals"),
+            _after(row, row["explored"], "explore"),
+            _after(row, row["admitted"], "snapshot"),
+            _after(row, row["pending"], "seed", "snapshot"),
+            _after(row, sum(row["rejected"].values()), "validate"),
+            "/".join(str(_after(row, round(row[f"{name}_s"]), name, blank="-")) for name in TIMED),
+        )
         for row in rows
     ]
-    return Table(columns=columns, rows=[tuple(line) for line in cells])
+    columns = ["round", "signals", "explored", "admitted", "pending", "rejected", "seconds"]
+    return [
+        Table(columns=["round", *suites, "|D|"], rows=scores),
+        "",
+        Table(columns=columns, rows=counts),
+        LEGEND,
+    ]
 
 
-def _percent(score: dict[str, float] | None) -> str:
+def as_table(rows: list[dict[str, Any]]) -> Table:
+    """The rounds as one wide table: one column a suite, counts by kind and reason written out."""
+    suites = _suites(rows)
+    cells = [
+        (
+            _title(row),
+            *(percent(row["scores"].get(suite)) for suite in suites),
+            row["tasks"],
+            _after(row, words(row["signals"]), "signals"),
+            _after(row, row["explored"], "explore"),
+            _after(row, row["admitted"], "snapshot"),
+            _after(row, row["pending"], "seed", "snapshot"),
+            _after(row, words(row["rejected"]), "validate"),
+            *(_after(row, row[f"{name}_s"], name) for name in TIMED),
+        )
+        for row in rows
+    ]
+    return Table(columns=["round", *suites, *COLUMNS], rows=cells)
+
+
+def _suites(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(suite for row in rows for suite in row["scores"]))
+
+
+def _title(row: dict[str, Any]) -> Any:
+    return row["round"] or "0 (warm start)"
+
+
+def _after(row: dict[str, Any], value: Any, *phases: str, blank: str = "") -> Any:
+    """The value if one of the phases has run in this round, else a blank: 0 would say that it found nothing."""
+    return value if set(phases) & set(row["phases"]) else blank
+
+
+def percent(score: dict[str, float] | None, unit: str = "") -> str:
+    """Value and interval of a score, in per cent; "" for none."""
     if score is None:
         return ""
-    return f"{100 * score['value']:.1f} [{100 * score['low']:.0f}-{100 * score['high']:.0f}]"
+    return f"{100 * score['value']:.1f}{unit} [{100 * score['low']:.0f}-{100 * score['high']:.0f}]"
 
 
 def words(counts: dict[str, int]) -> str:

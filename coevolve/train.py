@@ -54,13 +54,13 @@ def train_snapshot(loop: Loop, ref: str, kept: Engines, *, resume: bool) -> dict
 def follow(loop: Loop, rounds: int | None) -> dict[str, Any]:
     """Train on one snapshot after another as they are frozen, until iteration `rounds` - 1 is trained (None: until
     SIGTERM). Returns the counts of the last."""
-    counts: dict[str, Any] = {"run": loop.run.id}
+    counts: dict[str, Any] = {}
     t = 0
     with engines(loop) as kept:
         while rounds is None or t < rounds:
             if not (loop.finished(t, "train") and (loop.run.checkpoints / str(t + 1)).exists()):
                 _await_snapshot(loop, t)
-                counts = train_snapshot(loop, str(t), kept, resume=True)
+            counts = train_snapshot(loop, str(t), kept, resume=True)
             t += 1
     return counts
 

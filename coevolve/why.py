@@ -14,10 +14,12 @@ EVIDENCE = 3
 
 
 def history(store: Store, run: str, ref: str) -> dict[str, Any]:
-    """The lineage of the task whose id starts with `ref`. UsageError if there is none, or more than one."""
+    """The lineage in this run of the task whose id starts with `ref`. UsageError if there is not one, or not there."""
     task = _task(store, ref)
+    _require_in_run(store, run, task.id)
     verdicts = store.rows(Verdict, "run = ? and adopt and task_id = ?", [run, task.id], order="t, id")
     return {
+        "run": run,
         "task": {
             "id": task.id,
             "world": task.world,
@@ -44,6 +46,21 @@ def _task(store: Store, ref: str) -> Task:
         some = ", ".join(task.id for task in found[:5])
         raise UsageError(f"TASK: {ref!r} begins the ids of {len(found)} tasks ({some}); write more of it")
     return found[0]
+
+
+def _require_in_run(store: Store, run: str, task: str) -> None:
+    """A run has the tasks of its snapshots and those that it adopted."""
+    rows = store.query(
+        """
+        select run from snapshot where list_contains(task_ids, $task)
+        union select run from verdict where adopt and task_id = $task order by run
+        """,
+        {"task": task},
+    )
+    runs = [found for (found,) in rows]
+    if run not in runs:
+        where = f"it is in {', '.join(runs)}: add --run {runs[-1]}" if runs else "it is in no run"
+        raise UsageError(f"TASK: {task} is not in run {run}; {where}")
 
 
 def _link(store: Store, verdict: Verdict) -> dict[str, Any]:
@@ -101,12 +118,13 @@ def told(data: dict[str, Any]) -> str:
     """The history for a person to read."""
     task = data["task"]
     lines = [
-        f"task {task['id']}  ({task['origin']}, world {task['world']}, difficulty {task['difficulty']:g})",
+        f"task {task['id']} in run {data['run']}  "
+        f"({task['origin']}, world {task['world']}, difficulty {task['difficulty']:g})",
         f"  asks       {' / '.join(task['user_turns'])}",
         f"  reference  {_short(task['reference'])}",
     ]
     if not data["lineage"]:
-        lines.append("  comes from the environment's seed tasks" if task["origin"] == "seed" else "  not from this run")
+        lines.append("  comes from the environment's seed tasks")
     for link in data["lineage"]:
         lines += _told_link(link)
     where = ", ".join(f"D_{row['t']} ({row['id']})" for row in data["snapshots"])

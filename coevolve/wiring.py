@@ -24,7 +24,7 @@ REMOTE = ("litellm:", "vllm:")
 
 
 def check(settings: Settings, *, trained: bool) -> None:
-    """UsageError if a spec names nothing that is there: environment, suites, explorer, policy; before a run starts."""
+    """UsageError if a spec names nothing that is there (environment, suites, policy, explorer) or lacks its API key."""
     env = registry.get(settings.env)
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
@@ -33,10 +33,11 @@ def check(settings: Settings, *, trained: bool) -> None:
             raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")
         if spec == "vllm:":
             raise UsageError(f"{key}: {spec!r} names no server; write for example `vllm:http://127.0.0.1:8000`")
-    if not settings.explorer.startswith("litellm:"):  # those are built at first use, importing litellm takes seconds
-        chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
-    if trained or not settings.policy.startswith(REMOTE):
+    if trained or trainable(settings.policy):
         model_folder(settings)
+    elif settings.policy.startswith("litellm:"):
+        chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
+    chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
 
 
 def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
@@ -62,9 +63,14 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     )
 
 
+def trainable(spec: str) -> bool:
+    """Whether the policy has weights to train here."""
+    return not spec.startswith(REMOTE)
+
+
 def model_folder(settings: Settings) -> Path:
     """The folder of the trainable policy. UsageError for a policy that has no weights here."""
-    if settings.policy.startswith(REMOTE):
+    if not trainable(settings.policy):
         raise UsageError(f"policy: {settings.policy!r} has no weights to train here; use `smollm2` or `hf:DIR`")
     require_training()
     from training.smollm2 import resolve
@@ -105,4 +111,4 @@ def require_training() -> None:
 
     missing = [name for name in ("torch", "transformers", "peft", "trl") if find_spec(name) is None]
     if missing:
-        raise UsageError(f"policy: {', '.join(missing)} not installed; run `pip install 'coevolve[train]'`")
+        raise UsageError(f"policy: {', '.join(missing)} not installed; run `pip install '.[train]'` in the clone")

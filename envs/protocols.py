@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from store.rows import Json, Origin, OutcomeKind, Split, Task
+from store.rows import SUCCESS, Json, Origin, OutcomeKind, Split, Task
 
 Message = dict[str, Any]
 ActionFormat = Literal["sql", "tool_calls", "python"]
@@ -43,17 +43,17 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How an episode ended (mission.md, "whose fault")."""
+    """How an episode ended (docs/definitions.md, "whose fault")."""
 
     kind: OutcomeKind
     score: float | None = None
-    """In [0, 1]; None unless `kind` is `scored`. Success = score >= 0.5."""
+    """In [0, 1]; None unless `kind` is `scored`. Success = score >= store.rows.SUCCESS."""
     violation: str | None = None
     detail: str = ""
 
     @property
     def success(self) -> bool:
-        return self.score is not None and self.score >= 0.5
+        return self.score is not None and self.score >= SUCCESS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +123,10 @@ class Env(Protocol):
         ...
 
     async def noop(self, task: Task) -> Outcome:
-        """The best outcome that doing nothing of use reaches (empty answer, constants): must not be a success."""
+        """The best outcome that doing nothing of use reaches (empty answer, constants): must not be a success.
+
+        Where none is, one that could not be scored comes before those that were.
+        """
         ...
 
     def check(self, draft: Draft) -> list[str]:
@@ -135,7 +138,7 @@ class Env(Protocol):
         ...
 
     def action_tokens(self, step_action: str) -> list[str]:
-        """Action tokens of one step's action (mission.md, rare)."""
+        """Action tokens of one step's action (docs/definitions.md, rare)."""
         ...
 
     def structure(self, reference: Json) -> str: ...

@@ -1,0 +1,1 @@
+"""Held-out suites, played and scored with intervals."""

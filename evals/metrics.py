@@ -24,10 +24,10 @@ class Estimate:
 
 
 def interval(values: Sequence[float]) -> Estimate:
-    """Mean of per-item values in [0, 1] with its 95 % interval; n = 0 gives value 0 on [0, 1]."""
+    """Mean of per-item values in [0, 1] with its 95 % interval. ValueError for no values: they have no mean."""
     n = len(values)
     if n == 0:
-        return Estimate(n=0, value=0.0, low=0.0, high=1.0)
+        raise ValueError("no values")
     mean = math.fsum(values) / n
     low, high = _wilson(mean, n) if all(v in (0.0, 1.0) for v in values) else _bootstrap(values)
     return Estimate(n=n, value=mean, low=low, high=high)
@@ -37,7 +37,7 @@ def _wilson(p: float, n: int) -> tuple[float, float]:
     z2 = Z95 * Z95
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return 0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half  # exact where rounding is not
 
 
 def _bootstrap(values: Sequence[float]) -> tuple[float, float]:

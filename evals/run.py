@@ -30,7 +30,7 @@ class EvalSettings(BaseModel):
     final: str = "test"
     """Suite of the final report, played once with the best version on the first of `suites`; "" = none."""
     limit: int = Field(default=0, ge=0)
-    """Tasks per suite; 0 = all."""
+    """Tasks per suite, taken evenly over it; 0 = all."""
     k: int = Field(default=1, ge=1)
     """Rollouts per task (avg@k); with k = 1 the policy is greedy, else it samples at temperature 1."""
 
@@ -99,7 +99,7 @@ def _rows(trajectory: Trajectory, steps: list[Step]) -> list[Row]:
 def scores(
     run: str, t: int, name: str, tasks: Sequence[Task], rows: Iterable[Trajectory], seen: set[str]
 ) -> list[Score]:
-    """Accuracy of each slice: the mean over tasks of the mean over their scored rollouts."""
+    """Accuracy of each slice that has scored tasks: the mean over tasks of the mean over their scored rollouts."""
     by_task: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row.outcome == "scored" and row.task_id is not None and row.score is not None:
@@ -107,6 +107,8 @@ def scores(
     result = []
     for part, ids in slices(tasks, seen).items():
         values = [math.fsum(by_task[i]) / len(by_task[i]) for i in sorted(ids) if by_task.get(i)]
+        if not values:
+            continue
         estimate = interval(values)
         result.append(
             Score(

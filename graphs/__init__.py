@@ -1,0 +1,1 @@
+"""The two agents, explore and validate, as LangGraph state machines."""

@@ -9,6 +9,7 @@ import asyncio
 import email.utils
 import logging
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ BACKOFF_S = 1.0
 """Seconds before the second attempt; doubles with each further one unless the server names a time."""
 MAX_TEXT = 20_000
 """Characters of a reply's text, or of one call's arguments, that are kept."""
+KEYS = {
+    f"{vendor}_API_KEY" for vendor in ("OPENAI", "ANTHROPIC", "GEMINI", "GOOGLE", "DEEPSEEK", "GROQ", "MISTRAL", "XAI")
+}
+"""Variables without which their providers refuse. Others have ways that litellm's check does not know of: profiles of
+a cloud, a token under another name, a server on this machine."""
+NO_KEY = re.compile(r"missing credentials|(missing|invalid|incorrect|no) (\w+ )?api[ _-]?key|AuthenticationError", re.I)
+"""What litellm says of a key, whatever status it gives: it raises a missing one as 500."""
 
 
 class ModelUnavailable(InfraError):
@@ -47,33 +55,52 @@ class ModelFactory(Protocol):
     def __call__(self, seed: int) -> BaseChatModel: ...
 
 
-def chat_model(spec: str, settings: ModelSettings, *, env: str, seed: int) -> BaseChatModel:
-    """The model that `spec` names: `procedural` or `litellm:NAME`. UsageError for any other."""
+def chat_model(spec: str, settings: ModelSettings, *, env: str, seed: int, role: str = "explorer") -> BaseChatModel:
+    """The model that `spec` names: `procedural` or `litellm:NAME`. UsageError for any other, and for a missing key.
+
+    `role` is the setting that has the spec, for messages.
+    """
     if spec == "procedural":
         from graphs.procedural import ProceduralChatModel
 
         return ProceduralChatModel(explorer=registry.explorer(env), seed=seed)
     kind, _, name = spec.partition(":")
     if kind == "litellm" and name:
-        return _litellm(name, settings, seed)
+        return _litellm(name, settings, seed, role)
     raise UsageError(f"model: {spec!r} is no explorer model; use `procedural` or `litellm:NAME`")
 
 
-def _litellm(name: str, settings: ModelSettings, seed: int) -> BaseChatModel:
+def _litellm(name: str, settings: ModelSettings, seed: int, role: str) -> BaseChatModel:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import goes to the network
     import litellm
     from langchain_litellm import ChatLiteLLM
 
     litellm.suppress_debug_info = True  # it prints to stdout, where --json goes
+    missing = _missing_keys(litellm.validate_environment(name)["missing_keys"])
+    if missing and not (settings.api_base or _has(missing, "API_BASE", "BASE_URL")):
+        other = "`smollm2` or `hf:DIR`" if role == "policy" else "`procedural`"
+        raise UsageError(f"{role}: 'litellm:{name}' needs {' or '.join(missing)}; set it, or use {other}")
     return ChatLiteLLM(
         model=name,
         api_base=settings.api_base,
+        api_key="none" if missing else None,  # a server of the user's own asks for none, the client library does
         temperature=settings.temperature,
         max_tokens=settings.max_tokens,
         request_timeout=settings.timeout_s,
         max_retries=0,  # LangChain's retries ...
         model_kwargs={"seed": seed, "drop_params": True, "max_retries": 0},  # ... and the client's: only `call` retries
     )
+
+
+def _missing_keys(names: list[str]) -> list[str]:
+    """Of the variables that litellm misses those that are sure to be needed; [] if the provider has another secret."""
+    return names if names and set(names) <= KEYS and not _has(names, "KEY", "TOKEN") else []
+
+
+def _has(keys: list[str], *endings: str) -> bool:
+    """Whether the environment has a variable of a provider of these keys with one of the endings."""
+    vendors = {key.partition("_")[0] for key in keys}
+    return any(name.partition("_")[0] in vendors and name.endswith(endings) for name in os.environ)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,14 +171,30 @@ async def _retried(send: Callable[[], Awaitable[Any]], settings: ModelSettings) 
             pause = _retry_after(error) or BACKOFF_S * 2 ** (attempt - 1)
             if attempt == settings.attempts or time.monotonic() + pause >= end:
                 raise ModelUnavailable(_words(error, attempt, settings, pause)) from error
-            log.warning("model call failed (%s), attempt %d follows in %.1f s", _short(error), attempt + 1, pause)
+            _warn(f"model call failed ({_short(error)}), attempt {attempt + 1} follows in {pause:.1f} s", pause)
             await asyncio.sleep(pause)
     raise AssertionError("unreachable")
+
+
+_said: dict[str, float] = {}
+"""{warning: monotonic seconds until which it is not repeated}."""
+
+
+def _warn(text: str, pause: float) -> None:
+    """Log the warning once for all calls of concurrent jobs that wait out the same trouble."""
+    now = time.monotonic()
+    for old in [each for each, until in _said.items() if until < now]:
+        del _said[old]
+    if text not in _said:
+        _said[text] = now + pause
+        log.warning("%s", text)
 
 
 def _passing(error: Exception) -> bool:
     """Whether the same request may succeed later: throttling, server fault, timeout, lost connection."""
     status = getattr(error, "status_code", None)
+    if NO_KEY.search(str(error)):
+        return False
     if isinstance(status, int):
         return status in (408, 429) or status >= 500
     return isinstance(error, (TimeoutError, ConnectionError)) or type(error).__module__.startswith("httpx")
@@ -161,7 +204,7 @@ def _refusal(error: Exception) -> CoevolveError:
     status = getattr(error, "status_code", None)
     if isinstance(error, CoevolveError):
         return error
-    if status in (401, 403, 404):
+    if status in (401, 403, 404) or NO_KEY.search(str(error)):
         return UsageError(f"model: the endpoint refuses with {status} ({_short(error)}); check model name and key")
     return ModelUnavailable(f"the model call failed and is not retried: {_short(error)}")
 

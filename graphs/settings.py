@@ -33,7 +33,7 @@ class ModelSettings(BaseModel):
 
 
 class ExploreSettings(BaseModel):
-    """Budgets of one exploration (mission.md, default budgets)."""
+    """Budgets of one exploration (docs/definitions.md, budgets)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -146,6 +146,8 @@ async def replay(state: ValidateState, config: RunnableConfig) -> ValidateState:
 async def noop(state: ValidateState, config: RunnableConfig) -> ValidateState:
     work = await resources(config)
     outcome = await _sound(work.env.noop(_task(state)))
+    if outcome.kind == "invalid":
+        return ValidateState(problem=f"replay_fails: {outcome.detail}")
     return ValidateState(problem=f"noop_passes: {outcome.detail}" if outcome.success else None)
 
 

@@ -1,0 +1,1 @@
+"""Programs for the maintainers: the demo, and what writes the data files."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coevolve.config import init_workspace
-from coevolve.rounds import as_table
+from coevolve.rounds import overview
 from coevolve.show import table
 from coevolve.workspace import Workspace
 
@@ -34,7 +34,8 @@ def main() -> int:
         print("== the loop failed; its message is above", flush=True)
         return done.returncode
     report = json.loads(done.stdout)
-    table(as_table(report["rounds"]))
+    for part in overview(report["rounds"]):
+        table(part) if not isinstance(part, str) else print(part)
     print(f"\n== {time.monotonic() - started:.0f} s in this process; next: coevolve status --workspace {DEMO}")
     return verdict(report)
 

@@ -1,0 +1,1 @@
+"""Rows, their journal (the truth), its DuckDB index, signals in SQL, and snapshots."""

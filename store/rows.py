@@ -30,6 +30,9 @@ import msgspec
 Json = Any
 """A JSON value: dict, list, str, int, float, bool or None."""
 
+SUCCESS = 0.5
+"""A rollout, or the mean of a task's rollouts, succeeds from this score on."""
+
 Split = Literal["train", "gold", "test", "shifted"]
 Origin = Literal["seed", "explored", "refined", "outside"]
 Purpose = Literal["train", "eval", "validate", "explore"]
@@ -181,7 +184,7 @@ class Step:
     observation: str
     """What the environment answered; empty where nothing was shown to the model."""
     tokens: list[str]
-    """Action tokens (mission.md): tool names, `app.api`, or one token per SQL clause. Also the index's narrow
+    """Action tokens (docs/definitions.md): tool names, `app.api`, or one token per SQL clause. Also the index's narrow
     `tool_calls` table, one row a token, which the rare-pattern query reads."""
     failed: bool
     """The environment refused the action or it raised an error."""
@@ -321,7 +324,7 @@ class Phase:
     run: str
     t: int
     name: str
-    """seed | train | signals | explore | validate | snapshot | eval."""
+    """seed | train | signals | explore | validate | snapshot | eval SUITE; by hand `explore 1`, `validate 2`, ..."""
     finished_at: float
     seconds: float
     counts: Json

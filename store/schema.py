@@ -10,7 +10,7 @@ import types
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from store.rows import ROW_TYPES, Row
+from store.rows import ROW_TYPES, SUCCESS, Row
 
 KINDS: dict[str, type[Row]] = {row_type.__name__.lower(): row_type for row_type in ROW_TYPES}
 """{kind: row type}; the kind names the journal's lines and the index's table."""
@@ -111,11 +111,11 @@ VIEWS: dict[str, str] = {
         -- Scored training rollouts; of several attempts of one (task, k) the first scored one counts, once.
         SELECT * FROM trajectory WHERE purpose = 'train' AND outcome = 'scored'
         QUALIFY row_number() OVER (PARTITION BY run, t, task_id, k ORDER BY attempt, id) = 1""",
-    "v_task_score": """
+    "v_task_score": f"""
         -- s_t(x): one row per run, task and iteration in which the task had a scored training rollout. Rounded, so
-        -- that the order in which threads add up can't move a mean across 0.5.
+        -- that the order in which threads add up can't move a mean across {SUCCESS}.
         SELECT run, task_id, t, round(avg(score), 9) AS score, count(*) AS rollouts,
-               count(*) FILTER (score >= 0.5) AS successes, count(*) FILTER (score < 0.5) AS failures
+               count(*) FILTER (score >= {SUCCESS}) AS successes, count(*) FILTER (score < {SUCCESS}) AS failures
         FROM v_rollout GROUP BY ALL""",
     "v_signal": f"""
         -- Signals with their age in iterations, their finished explorations and their status.

@@ -17,14 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from store.db import Store
 from store.errors import UsageError
-from store.rows import Json, Signal, SignalKind, content_id
+from store.rows import SUCCESS, Json, Signal, SignalKind, content_id
 from store.schema import EXPIRE
 
 KINDS: tuple[SignalKind, ...] = ("forgetting", "boundary", "rare")
 
 
 class SignalSettings(BaseModel):
-    """Mission.md's definitions fix the defaults."""
+    """The defaults are those of docs/definitions.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -124,7 +124,8 @@ def _forgetting(store: Store, run: str, t: int, window: int) -> list[Signal]:
             WINDOW earlier AS (PARTITION BY task_id ORDER BY t ROWS BETWEEN {window - 1} PRECEDING AND 1 PRECEDING))
         SELECT s.task_id, s.best, s.best_t, s.score, list(r.id ORDER BY r.id)
         FROM scores s JOIN v_rollout r USING (task_id)
-        WHERE s.t = $t AND s.best >= 0.5 AND s.score < 0.5 AND r.run = $run AND r.t = $t AND r.score < 0.5
+        WHERE s.t = $t AND s.best >= {SUCCESS} AND s.score < {SUCCESS}
+          AND r.run = $run AND r.t = $t AND r.score < {SUCCESS}
         GROUP BY ALL ORDER BY s.task_id""",
         {"run": run, "t": t},
     )
@@ -137,8 +138,9 @@ def _forgetting(store: Store, run: str, t: int, window: int) -> list[Signal]:
 def _boundary(store: Store, run: str, t: int) -> list[Signal]:
     """Evidence: all rollouts of the task, those that succeed and those that fail."""
     found = store.query(
-        """
-        SELECT task_id, count(*) FILTER (score >= 0.5) AS successes, count(*) FILTER (score < 0.5) AS failures,
+        f"""
+        SELECT task_id, count(*) FILTER (score >= {SUCCESS}) AS successes,
+               count(*) FILTER (score < {SUCCESS}) AS failures,
                list(id ORDER BY id)
         FROM v_rollout WHERE run = $run AND t = $t
         GROUP BY task_id HAVING successes > 0 AND failures > 0 ORDER BY task_id""",

@@ -82,6 +82,17 @@ def test_refused_with_a_reason(work: Path, arguments: list[str], words: str) -> 
     assert state(work) == before
 
 
+@pytest.mark.parametrize("key", ["explorer", "policy"])
+def test_a_missing_api_key_stops_a_start_at_once(work: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    before = state(work)
+    done = coevolve("seed", "--workspace", work, "--set", f"{key}=litellm:gpt-4o-mini")
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert done.err.startswith(f"error: {key}: 'litellm:gpt-4o-mini' needs OPENAI_API_KEY; set it, or use `")
+    assert state(work) == before
+
+
 @pytest.mark.parametrize("text", ["seed = ", "sed = 1", "[train]\nk = 8", "[train.collect]\ntop_p = 0.9"])
 def test_a_bad_config_stops_every_start(work: Path, text: str) -> None:
     (work / "config.toml").write_text(text)
@@ -93,6 +104,13 @@ def test_no_workspace_here(tmp_path: Path) -> None:
     done = coevolve("status", "--workspace", tmp_path)
     assert done.code == 2
     assert "coevolve init" in done.err
+
+
+def test_init_refuses_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = coevolve("init", "")
+    assert (done.code, done.err) == (2, "error: DIR: '' is no folder; name one, or `.` for this one\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_init_refuses_a_workspace(work: Path) -> None:

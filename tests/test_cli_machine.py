@@ -105,6 +105,18 @@ def test_json_is_json_whatever_the_values(work: Path) -> None:
     assert json.loads(done.out, parse_constant=refuse) == [{"a": None, "a_1": [None, 1.0], "b": {"x": 1}}]
 
 
+def test_a_start_beside_an_unfinished_run_says_how_to_go_on_with_it(work: Path, seeded: Path) -> None:
+    model = f"policy=hf:{seeded.parent / 'model'}"
+    done = coevolve("seed", "--workspace", work, "--set", "seed_set.unguided=0", "--set", model)
+    assert done.out == "run r002: D_0 has 6 seed tasks and 0 explored ones\nnext: coevolve train\n"
+    assert done.err == (
+        "note: this is a new run, r002; run r001 is unfinished (0 of 3 rounds); "
+        "to go on with it instead: coevolve evolve --resume --run r001\n"
+    )
+    again = coevolve("seed", "--resume", "--run", "r001", "--workspace", work)
+    assert (again.err, again.out.splitlines()[1]) == ("", "next: coevolve train --run r001")
+
+
 def test_the_run_row_is_there_before_the_run_is(seeded: Path) -> None:
     (row,) = Store(seeded / "store").rows(Run)
     assert row.created_at == json.loads((seeded / "runs/r001/manifest.json").read_text())["created_at"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -14,6 +16,7 @@ import pytest
 
 from coevolve.cli import main
 from coevolve.show import inert
+from coevolve.workspace import Workspace
 from tests.cli import coevolve
 from tests.loops import make_workspace
 from tests.tiny_model import write_random_model
@@ -45,6 +48,18 @@ def test_why_tells_the_lineage_of_an_explored_task(work: Path) -> None:
     assert data["lineage"][0]["exploration"]["steps"]
 
 
+def test_why_names_the_run_that_has_the_task(work: Path, tmp_path: Path) -> None:
+    workspace = Path(shutil.copytree(work, tmp_path / "work"))
+    query = "select task_id from verdict where adopt limit 1"
+    task = json.loads(coevolve("sql", "--workspace", workspace, "--json", query).out)[0]["task_id"]
+    Workspace.find(str(workspace)).create_run({}).update(created_at=time.time(), rounds=0)
+    done = coevolve("why", "--workspace", workspace, task)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: TASK: {task} is not in run r002; it is in r001: add --run r001\n"
+    told = coevolve("why", "--workspace", workspace, task, "--run", "r001")
+    assert told.out.startswith(f"task {task} in run r001  (explored")
+
+
 def test_why_of_a_seed_task(work: Path) -> None:
     query = "select id from task where origin = 'seed' limit 1"
     task = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["id"]
@@ -71,6 +86,21 @@ def test_doctor_has_a_fix_for_every_finding(work: Path) -> None:
     assert all(finding["fix"] for finding in findings if finding["state"] != "ok")
 
 
+def test_doctor_tells_of_a_missing_api_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    coevolve("init", tmp_path / "work")
+    (tmp_path / "work/config.toml").write_text('policy = "litellm:gpt-4o-mini"\nexplorer = "litellm:ollama/x"\n')
+    done = coevolve("doctor", "--workspace", tmp_path / "work", "--json")
+    found = {finding["what"]: finding for finding in json.loads(done.out)}
+    assert (done.code, found["explorer"]["state"]) == (1, "ok")
+    assert found["policy"] == {
+        "state": "fail",
+        "what": "policy",
+        "found": "'litellm:gpt-4o-mini' needs OPENAI_API_KEY",
+        "fix": "set it, or use `smollm2` or `hf:DIR`",
+    }
+
+
 def test_environments_are_listed(work: Path) -> None:
     (row,) = [row for row in json.loads(coevolve("env", "list", "--json").out) if row["name"] == "text2sql"]
     assert row["seed_tasks"] >= 80
@@ -95,7 +125,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "validate": ["--json", "--run", "--set", "--workspace"],
         "eval": ["--json", "--limit", "--policy-version", "--run", "--set", "--suite", "--workspace"],
         "serve": ["--json", "--policy-version", "--port", "--run", "--set", "--workspace"],
-        "status": ["--json", "--run", "--workspace"],
+        "status": ["--json", "--long", "--run", "--workspace"],
         "sql": ["--csv", "--json", "--workspace"],
         "why": ["--json", "--run", "--workspace"],
         "doctor": ["--json", "--workspace"],
@@ -104,6 +134,32 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "env list": ["--json"],
         "env install": [],
     }
+
+
+def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = coevolve("--help").out.splitlines()
+    listed = lines[lines.index("Commands:") + 1 :]
+    assert [line for line in listed if line.endswith("...")] == []
+    names = [line.split()[0] for line in listed]
+    workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "eval", "status", "why", "sql"]
+    assert names == [*workflow, "doctor", "db", "env"]
+
+
+@pytest.mark.parametrize(("command", "words"), [("train", "the newest]"), ("seed", "a new run]")])
+def test_the_help_of_run_is_that_of_the_command(command: str, words: str) -> None:
+    (line,) = [line for line in coevolve(command, "--help").out.splitlines() if "--run ID" in line]
+    assert line.endswith(f"[default: {words}")
+
+
+def test_an_unknown_sub_command_is_answered_with_the_known_ones() -> None:
+    assert "No such command 'show'. The commands are list, install." in coevolve("env", "show").err
+    assert "Did you mean 'status'?" in coevolve("statu").err
+
+
+def test_no_rows_are_told(work: Path) -> None:
+    done = coevolve("sql", "--workspace", work, "select id from task where false")
+    assert (done.code, done.err) == (0, "0 rows\n")
 
 
 def flags(group: click.Group, prefix: str = "") -> dict[str, list[str]]:

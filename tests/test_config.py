@@ -71,6 +71,13 @@ def test_a_setting_that_cuts_the_distribution_off_is_refused_with_the_reason(tmp
     assert f"train.collect.{text}: training samples from the full distribution" in str(error.value)
 
 
+def test_the_nearest_key_is_suggested(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"unknown key 'validate\.grow'; did you mean 'growth'\? keys here: repairs"):
+        load_settings(config(tmp_path, "[validate]\ngrow = 0.2"), environment={})
+    with pytest.raises(UsageError, match=r"unknown key 'zzz'; keys here: seed"):
+        load_settings(config(tmp_path, "zzz = 1"), environment={})
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

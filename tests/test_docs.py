@@ -53,6 +53,13 @@ def test_settings_are_settings(page: Path) -> None:
         parse_settings(tomllib.loads(block), page.name)
 
 
+def test_the_index_has_every_page() -> None:
+    listed = re.findall(r"^\| \[[^]]+\]\(([^)]+)\) \|", (ROOT / "docs/README.md").read_text(), re.MULTILINE)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert len(listed) == len(set(listed))
+    assert set(listed) == pages - {"README.md"}
+
+
 def test_make_targets_in_the_readme_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)) <= set(targets)

@@ -29,6 +29,12 @@ def test_means_of_groups_are_bootstrapped_and_reproducible() -> None:
     assert found.high - found.low == pytest.approx(2 * 1.96 * 0.3536 / 50**0.5, rel=0.15)
 
 
-def test_nothing_scored_says_nothing() -> None:
-    found = interval([])
-    assert (found.n, found.low, found.high) == (0, 0.0, 1.0)
+@pytest.mark.parametrize("n", range(1, 30))
+def test_bounds_of_none_and_all_right_are_exact(n: int) -> None:
+    assert interval([0.0] * n).low == 0.0
+    assert interval([1.0] * n).high == 1.0
+
+
+def test_no_values_have_no_mean() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        interval([])

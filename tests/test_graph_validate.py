@@ -139,6 +139,12 @@ def test_the_reference_must_replay_twice_alike(tmp_path: Path, replays: list[Out
     assert only(verdicts) == (reason == "valid", reason)
 
 
+def test_a_noop_that_finds_the_task_defective_rejects(tmp_path: Path) -> None:
+    broken = Outcome(kind="invalid", detail="no such table")
+    verdicts, _ = validate(explorer(), tmp_path, [candidate()], env=Unsound(noop=broken))
+    assert only(verdicts) == (False, "replay_fails")
+
+
 def test_a_noop_that_passes_rejects(tmp_path: Path) -> None:
     verdicts, _ = validate(explorer(), tmp_path, [candidate()], env=Unsound(noop=RIGHT))
     assert only(verdicts) == (False, "noop_passes")

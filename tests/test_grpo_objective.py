@@ -1,4 +1,4 @@
-"""The loss that TRL is made to minimise is the objective of CoEvolve (mission.md), value and gradient."""
+"""The loss that TRL is made to minimise is the objective of CoEvolve (arXiv 2604.15840), value and gradient."""
 
 from __future__ import annotations
 

@@ -77,6 +77,38 @@ def test_a_refusal_of_key_or_name_is_bad_input(status: int) -> None:
     assert asked == 1
 
 
+@pytest.mark.parametrize(
+    "words", ["Missing credentials. Please pass an `api_key`", "Missing Gemini API key. Set", "Incorrect API key given"]
+)
+def test_a_missing_key_is_bad_input_whatever_its_status(words: str) -> None:
+    error = Http(500)
+    error.args = (words,)
+    failure, asked = ask(error, says("hi"))
+    assert isinstance(failure, UsageError)
+    assert asked == 1
+
+
+def test_concurrent_jobs_tell_the_same_trouble_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def policy(messages: Sequence[BaseMessage], tools: Sequence[Json]) -> AIMessage | Exception:
+        return Http(503)
+
+    async def all_at_once() -> None:
+        chosen = ModelSettings(attempts=2)
+        calls = [
+            call(ScriptedChatModel(policy=policy), [HumanMessage("x")], settings=chosen, budget=Budget())
+            for _ in range(5)
+        ]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    monkeypatch.setattr(model, "BACKOFF_S", 0.2)
+    asyncio.run(all_at_once())
+    assert [record.getMessage() for record in caplog.records] == [
+        "model call failed (Http: status 503), attempt 2 follows in 0.2 s"
+    ]
+
+
 @pytest.mark.parametrize(("value", "seconds"), [("0", 0.0), ("2.5", 2.5), ("-3", 0.0), ("soon", None), ("", None)])
 def test_retry_after_in_seconds(value: str, seconds: float | None) -> None:
     assert model._retry_after(Http(429, retry_after=value)) == seconds

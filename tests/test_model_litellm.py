@@ -45,6 +45,32 @@ def test_an_answer_with_its_usage() -> None:
     assert server.requests[0]["seed"] == 7
 
 
+@pytest.mark.parametrize(
+    ("name", "keys"), [("gpt-4o-mini", "OPENAI_API_KEY"), ("gemini/x", "GOOGLE_API_KEY or GEMINI_API_KEY")]
+)
+def test_a_missing_key_is_told_before_any_call(monkeypatch: pytest.MonkeyPatch, name: str, keys: str) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(UsageError) as error:
+        chat_model(f"litellm:{name}", ModelSettings(), env="text2sql", seed=0)
+    assert str(error.value) == f"explorer: 'litellm:{name}' needs {keys}; set it, or use `procedural`"
+
+
+@pytest.mark.parametrize("name", ["ollama/x", "bedrock/x", "vertex_ai/x", "hosted_vllm/x", "some/model"])
+def test_models_that_may_do_without_a_key_are_not_refused(name: str) -> None:
+    chat_model(f"litellm:{name}", ModelSettings(), env="text2sql", seed=0)
+
+
+@pytest.mark.parametrize("variable", ["", "OPENAI_API_BASE", "OPENAI_BASE_URL"])
+def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with serve(reply("hi")) as server:
+        if variable:
+            monkeypatch.setenv(variable, server.url)
+        settings = ModelSettings(api_base=None if variable else server.url)
+        chat = chat_model("litellm:openai/m", settings, env="text2sql", seed=0)
+        assert asyncio.run(call(chat, [HumanMessage("x")], settings=settings, budget=Budget())).text == "hi"
+
+
 def test_an_unknown_model_costs_nothing() -> None:
     with serve(reply("hi")) as server:
         assert ask(server).cost == 0.0

@@ -10,7 +10,7 @@ import pytest
 
 from envs import registry
 from envs.errors import InvalidTask
-from envs.protocols import Draft, Env
+from envs.protocols import Draft, Env, Outcome
 from envs.text2sql.engine import Limits
 from envs.text2sql.env import Question, Text2Sql, builtin, read_questions
 from store.errors import UsageError
@@ -18,6 +18,8 @@ from store.rows import Task, task_id
 from tests.tiny_sql import draft, task, tiny_env, tiny_world
 
 typed: Env = tiny_env()
+ZERO, ONE = Outcome(kind="scored", score=0.0), Outcome(kind="scored", score=1.0)
+INFRA, INVALID = Outcome(kind="infra", detail="the disk is gone"), Outcome(kind="invalid", detail="no such table")
 
 
 def reasons(sql: str, question: str = "Which ones?", limits: Limits | None = None) -> list[str]:
@@ -131,6 +133,28 @@ def test_replay_wins_and_doing_nothing_loses() -> None:
         assert asyncio.run(env.replay(made)).success
         assert asyncio.run(env.replay(made)) == asyncio.run(env.replay(made))
         assert asyncio.run(env.noop(made)).score == 0.0
+
+
+@pytest.mark.parametrize(
+    ("probes", "found"),
+    [
+        ([ZERO, INFRA, ZERO], INFRA),
+        ([ZERO, INVALID, INFRA], INVALID),
+        ([INFRA, ONE, INVALID], ONE),
+        ([ZERO, ZERO, ZERO], ZERO),
+    ],
+)
+def test_a_probe_without_a_score_does_not_disappear(
+    monkeypatch: pytest.MonkeyPatch, probes: list[Outcome], found: Outcome
+) -> None:
+    left = list(probes)
+
+    async def play(task: Task, answer: str) -> Outcome:
+        return left.pop() if left else ZERO
+
+    env = tiny_env()
+    monkeypatch.setattr(env, "_play", play)
+    assert asyncio.run(env.noop(task("SELECT name FROM shop WHERE stars = 5"))) == found
 
 
 def test_a_constant_that_wins_is_found_by_noop() -> None:

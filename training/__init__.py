@@ -1,0 +1,1 @@
+"""Sampling, collecting rollouts, LoRA fine-tuning, checkpoints."""

@@ -1,0 +1,1 @@
+"""Questions about small databases, answered in SQL and scored by execution."""

@@ -92,7 +92,8 @@ class Text2Sql:
     async def noop(self, task: Task) -> Outcome:
         _, results = run_reference(self._world(task.world), str(task.reference))
         outcomes = [await self._play(task, answer) for answer in ["", "SELECT NULL", *map(constant_query, results)]]
-        return max(outcomes, key=lambda outcome: -1.0 if outcome.score is None else outcome.score)
+        # A success is an answer whatever befell the others; without one, a probe that gave no score leaves it open.
+        return max(outcomes, key=lambda it: (it.success, it.kind == "invalid", it.kind == "infra", it.score or 0.0))
 
     def check(self, draft: Draft) -> list[str]:
         return self._check(draft)[0]

@@ -1,0 +1,42 @@
+"""Which tasks of a suite are played, and the scores of its slices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from envs import registry
+from evals.run import scores
+from evals.suites import label, suite
+from tests.store_rows import task, trajectory
+
+ENV = registry.get("text2sql")
+
+
+def test_a_part_is_spread_over_worlds_and_structures() -> None:
+    whole, part = suite(ENV, "gold"), suite(ENV, "gold", 30)
+    seen = {one.structure for one in ENV.seed_tasks()}
+    assert Counter(one.world for one in part) == dict.fromkeys({one.world for one in whole}, 5)
+    share = sum(one.structure not in seen for one in whole) / len(whole)
+    assert sum(one.structure not in seen for one in part) / 30 == pytest.approx(share, abs=0.05)
+    assert [one for one in whole if one in part] == part == suite(ENV, "gold", 30)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 149, 150, 151, 0])
+def test_a_part_has_as_many_tasks_as_asked_for(limit: int) -> None:
+    found = suite(ENV, "gold", limit)
+    assert len({one.id for one in found}) == len(found) == (min(limit, 150) or 150)
+
+
+def test_a_part_is_another_measure() -> None:
+    assert [label("gold", 0, 1), label("gold", 30, 1), label("gold", 30, 4)] == ["gold", "gold[30]", "gold[30]@4"]
+
+
+def test_an_empty_slice_has_no_score() -> None:
+    tasks = [replace(task(number), structure="A") for number in (1, 2)]
+    rows = [trajectory(one.id, purpose="eval", score=1.0) for one in tasks]
+    found = scores("r", 0, "gold", tasks, rows, {"A"})
+    assert [(row.slice, row.n, row.value, row.high) for row in found] == [("all", 2, 1.0, 1.0), ("seen", 2, 1.0, 1.0)]
+    assert scores("r", 0, "gold", tasks, [], {"A"}) == []
