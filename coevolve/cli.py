@@ -195,7 +195,10 @@ def evaluate(**options: Any) -> None:
 @click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port, 0 = a free one. [default: train.engine.port]")
 def serve(**options: Any) -> None:
-    """Serve a policy version with vLLM until SIGTERM or ctrl-C; prints its URL and model name."""
+    """Serve a policy version with vLLM.
+
+    Prints its URL and model name; SIGTERM or ctrl-C ends it.
+    """
     from coevolve.serving import serve_command
 
     serve_command(**options, announce=lambda data, shown: emit(options, data, shown))

@@ -142,8 +142,8 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
     listed = lines[lines.index("Commands:") + 1 :]
     assert [line for line in listed if line.endswith("...")] == []
     names = [line.split()[0] for line in listed]
-    workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "eval", "status", "why", "sql"]
-    assert names == [*workflow, "doctor", "db", "env"]
+    workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "eval", "serve"]
+    assert names == [*workflow, "status", "why", "sql", "doctor", "db", "env"]
 
 
 @pytest.mark.parametrize(("command", "words"), [("train", "the newest]"), ("seed", "a new run]")])
