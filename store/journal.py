@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 
-from store.errors import StoreError
+from store.errors import RowRefused, StoreError
 from store.rows import Row, without_lone_surrogates
 from store.schema import KINDS, columns, kind_of
 
@@ -156,7 +156,7 @@ class Journal:
 
 
 def encode(rows: list[Row]) -> bytes:
-    """The lines of one batch. StoreError if a row's values don't fit its type, so that no unreadable line is made."""
+    """The lines of one batch. RowRefused if a row's values don't fit its type, so that no unreadable line is made."""
     lines = []
     for left, row in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
         body = b'"kind":"%s","left":%d,"row":%s}' % (kind_of(type(row)).encode(), left, _encode_row(row))
@@ -173,7 +173,7 @@ def _encode_row(row: Row) -> bytes:
         _ROWS[kind_of(type(row))].decode(data)
         _check_integers(row)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, KeyError) as error:
-        raise StoreError(f"a {type(row).__name__} row cannot be stored: {error}") from error
+        raise RowRefused(f"a {type(row).__name__} row cannot be stored: {error}") from error
     return data
 
 
