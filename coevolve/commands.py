@@ -193,13 +193,22 @@ def explore_command(
     place = Workspace.find(workspace)
     run = place.run(run_id)
     with opened(place, run, overrides, LOOP) as loop:
-        once(loop, newest_trained(loop), "signals", phases.signals)
+        t = newest_trained(loop)
+        once(loop, t, "signals", phases.signals)
         found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, ref=which)
         chosen = weaknesses.pick(found, loop.settings.signals.per_round)
-        counts = phases.explore_signals(loop, chosen)
+        rows = phases.explore_signals(loop, chosen, t, again=True)
         if loop.stop.is_set():
             raise Stopped(f"run {run.id}: stopped as asked; `coevolve explore` again explores the rest")
-    return counts, f"run {run.id}: explored {counts['signals']} signals; next: coevolve validate"
+    counts = phases.explored(rows)
+    if not chosen:
+        return counts, f"run {run.id}: no open signal ({which}), so there was nothing to explore"
+    failed = [row.error for row in rows if row.outcome == "infra"]
+    if not counts["signals"]:
+        why = f"the last of {len(failed)} explorations failed with: {failed[-1]}" if failed else "none is left to try"
+        raise CoevolveError(f"run {run.id}: none of {len(chosen)} open signals was explored; {why}")
+    shown = f"run {run.id}: explored {counts['signals']} signals"
+    return counts, f"{shown}{f', {len(failed)} explorations failed' if failed else ''}; next: coevolve validate"
 
 
 def validate_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:

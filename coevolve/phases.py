@@ -34,6 +34,9 @@ UNGUIDED_BATCH = 16
 UNGUIDED_TRIES = 20
 """Unguided explorations per asked-for task before seeding gives up."""
 
+EXPLORE_ATTEMPTS = 4
+"""Attempts at one exploration of a signal in one iteration; only `coevolve explore` makes more than the first."""
+
 Counts = dict[str, Any]
 
 
@@ -98,18 +101,36 @@ def signals(loop: Loop, t: int) -> Counts:
 
 
 def explore(loop: Loop, t: int) -> Counts:
-    """Explore the signals of iteration t: at most `signals.per_round`, evenly over kinds."""
-    found = loop.store.rows(Signal, "run = ? and t = ?", [loop.run.id, t])
-    return explore_signals(loop, weaknesses.pick(found, loop.settings.signals.per_round))
+    """Explore the signals that are due in iteration t: at most `signals.per_round`, evenly over kinds, newest first.
+
+    Each exploration is tried once in a round, whether it was killed or not; failed ones are due again in the next.
+    """
+    found = weaknesses.due(loop.store, loop.run.id, t, loop.settings.signals)
+    explore_signals(loop, weaknesses.pick(found, loop.settings.signals.per_round), t)
+    where = "run = ? and t = ? and signal_id is not null"
+    return explored(loop.store.rows(Exploration, where, [loop.run.id, t]))
 
 
-def explore_signals(loop: Loop, chosen: list[Signal]) -> Counts:
-    """Explore these signals, `explore.per_signal` times each."""
+def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = False) -> list[Exploration]:
+    """Explore these signals in iteration t, `explore.per_signal` times each; the new rows. `again`: what failed in t
+    is tried once more, up to `EXPLORE_ATTEMPTS` times in all."""
+    rows = loop.store.rows(Exploration, "run = ? and t = ? and outcome = 'infra'", [loop.run.id, t]) if again else []
+    failed = Counter((row.signal_id, row.index) for row in rows)
     times = range(loop.settings.explore.per_signal)
     with loop.store.reading():  # one opening of the index for all questions
-        jobs = [evidence.job(loop.store, signal, index) for signal in chosen for index in times]
-    done = _explore(loop, jobs)
-    return {"signals": len(chosen), **Counter(row.outcome for row in done)}
+        jobs = [
+            evidence.job(loop.store, signal, t, index, failed[signal.id, index])
+            for signal in chosen
+            for index in times
+            if failed[signal.id, index] < EXPLORE_ATTEMPTS
+        ]
+    return _explore(loop, jobs)
+
+
+def explored(rows: list[Exploration]) -> Counts:
+    """How many signals these explorations have explored, and how the explorations ended."""
+    signals = {row.signal_id for row in rows if row.outcome == "done"}
+    return {"signals": len(signals), **Counter(row.outcome for row in rows)}
 
 
 def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:

@@ -173,7 +173,7 @@ def _encode_row(row: Row) -> bytes:
         _ROWS[kind_of(type(row))].decode(data)
         _check_integers(row)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, KeyError) as error:
-        raise RowRefused(f"a {type(row).__name__} row cannot be stored: {error}") from error
+        raise RowRefused(f"this {type(row).__name__} row cannot be stored: {error}") from error
     return data
 
 
