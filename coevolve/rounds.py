@@ -31,7 +31,8 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
     signals = _counts(store.query("select t, kind, count(*) from signal where run = ? group by all", [run]))
     explored = dict(
         store.query(
-            "select t, count(*) from exploration where run = ? and signal_id is not null and outcome = 'done' group by t",
+            "select t, count(*) from exploration where run = ? and signal_id is not null and outcome = 'done' "
+            "group by t",
             [run],
         )
     )

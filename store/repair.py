@@ -26,7 +26,7 @@ class Rebuilt:
     """What `Store.rebuild` did."""
 
     rows: int
-    """Read from the journal, the salvaged ones among them."""
+    """Of the journal, each once, the salvaged ones among them."""
     salvaged: int
     """Written back to the journal, which had lost them."""
     unreadable: str

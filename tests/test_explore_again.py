@@ -1,4 +1,4 @@
-"""Explorations that failed for our own faults: a later `explore`, or round, tries them again; counts say what was done."""
+"""What failed for our own faults: a later `explore`, or round, tries them again; counts tell what was done."""
 
 from __future__ import annotations
 
