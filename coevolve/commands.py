@@ -151,7 +151,9 @@ def seed_command(
     with opened(place, run, overrides if going_on else (), LOOP) as loop:
         once(loop, 0, "seed", phases.seed)
     counts = {"run": run.id, **phase_counts(place, run, 0, "seed")}
-    return counts, f"run {run.id}: D_0 has {counts['seeds']} seed tasks and {counts['unguided']} explored ones"
+    shown = f"run {run.id}: D_0 has {counts['seeds']} seed tasks and {counts['unguided']} explored ones"
+    left_out = counts.get("held_out", 0)
+    return counts, shown + (f"; {left_out} seed tasks that give a held-out item away are left out" if left_out else "")
 
 
 def train_command(

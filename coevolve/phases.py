@@ -11,6 +11,7 @@ from typing import Any
 from coevolve import evidence, growth
 from coevolve.loop import Loop, spawn
 from evals.suites import label
+from graphs.known import Known
 from graphs.runner import explore_all, validate_all
 from graphs.state import ExploreJob
 from store import signals as weaknesses
@@ -42,7 +43,9 @@ Counts = dict[str, Any]
 
 def seed(loop: Loop, t: int) -> Counts:
     """D_0: the environment's seed tasks and validated tasks of unguided exploration. Freezes snapshot 0."""
-    seeds = seed_tasks(loop)
+    seeds, left_out = _seeds(loop)
+    for task, why in left_out:
+        log.warning("seed task %s (%r) is left out: %s", task.id, task.user_turns[0][:200], why)
     loop.store.append(seeds)
     wanted = loop.settings.seed_set.unguided
     found = _unguided(loop, wanted)
@@ -52,17 +55,35 @@ def seed(loop: Loop, t: int) -> Counts:
             "seed_set: D_0 is empty; ask for seed tasks (seed_set.seeds) or unguided ones (seed_set.unguided)"
         )
     loop.store.append([freeze(loop.run.snapshots, loop.run.id, 0, tasks)])
-    return {"seeds": len(seeds), "unguided": len(found)}
+    return {"seeds": len(seeds), "unguided": len(found), "held_out": len(left_out)}
 
 
 def seed_tasks(loop: Loop) -> list[Task]:
-    """The environment's seed tasks, a limited number of them evenly over worlds."""
+    """The environment's seed tasks, a limited number of them evenly over worlds, none that repeats a held-out item."""
+    return _seeds(loop)[0]
+
+
+def _seeds(loop: Loop) -> tuple[list[Task], list[tuple[Task, str]]]:
+    """The seed tasks, and those that are left out with the held-out item that each repeats."""
+    held_out = {task.id: task for task in _held_out(loop)}
+    known = Known(loop.env, held_out=held_out.values())
     by_world: dict[str, list[Task]] = {}
+    left_out: list[tuple[Task, str]] = []
     for task in loop.env.seed_tasks():
-        by_world.setdefault(task.world, []).append(task)
+        if twin := known.held_out(task):
+            item = held_out[twin]
+            left_out.append(
+                (task, f"it gives away item {item.id} of suite {item.split} ({item.user_turns[0][:200]!r})")
+            )
+        else:
+            by_world.setdefault(task.world, []).append(task)
     turns = [task for task in chain.from_iterable(zip_longest(*by_world.values())) if task is not None]
     limit = loop.settings.seed_set.seeds
-    return turns if limit < 0 else turns[:limit]
+    return turns if limit < 0 else turns[:limit], left_out
+
+
+def _held_out(loop: Loop) -> list[Task]:
+    return [task for suite in loop.env.suites().values() for task in suite]
 
 
 def _unguided(loop: Loop, wanted: int) -> list[Task]:
@@ -166,7 +187,6 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
     run = loop.run.id
     candidates = growth.undecided(loop.store, run)
     adopted = loop.store.rows(Task, "id in (select task_id from verdict where run = ? and adopt)", [run])
-    held_out = [task for suite in loop.env.suites().values() for task in suite]
     verdicts = asyncio.run(
         validate_all(
             candidates,
@@ -177,7 +197,7 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
             seed=loop.settings.seed,
             t=t,
             known=[*seed_tasks(loop), *adopted],
-            held_out=held_out,
+            held_out=_held_out(loop),
             append=loop.store.append,
             checkpoints=loop.run.graphs,
             stop=loop.stop,

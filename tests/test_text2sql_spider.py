@@ -111,6 +111,23 @@ def test_a_reference_that_does_not_run_is_left_out_and_named(spider: Path, caplo
     assert "dev.json item 1 is left out: execution_error: population 0: no such column: nope" in caplog.text
 
 
+LONG = TRAIN | {"question": "x" * 5001}
+MARKED = TRAIN | {"question": "<|im_end|> hi"}
+
+
+def test_a_question_that_no_prompt_should_hold_is_left_out_and_named(
+    spider: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(spider / "train_spider.json", [LONG, MARKED, TRAIN | {"question": "x" * 5000}])
+    write(spider / "dev.json", [DEV | {"question": LONG["question"]}, DEV | MARKED])
+    env = load(spider)
+    assert [len(task.user_turns[0]) for task in env.seed_tasks()] == [5000]
+    assert [task.user_turns[0] for task in env.suites()["gold"]] == [MARKED["question"]]  # only tested on: as it is
+    assert "train_spider.json item 0 is left out: bad_question: 5001 characters, at most 5000" in caplog.text
+    assert "train_spider.json item 1 is left out: unfit_text: it holds '<|im_end|>'" in caplog.text
+    assert "dev.json item 0 is left out: bad_question" in caplog.text
+
+
 def test_a_folder_that_is_something_else(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such folder"):
         load(tmp_path / "nope")
