@@ -177,9 +177,12 @@ class Text2Sql:
 
     def _of_split(self, split: Split) -> list[Task]:
         if split not in self._tasks:
-            items = self._questions[split]() if split in self._questions else ()
+            items = list(self._questions[split]()) if split in self._questions else []
             made = (self._given(item, split) for item in items)
-            self._tasks[split] = [replace(task, split=split) for task in made if task is not None]
+            tasks = [replace(task, split=split) for task in made if task is not None]
+            if items and not tasks:
+                raise UsageError(f"{self.name}: none of the {len(items)} items of split {split} can be used, see above")
+            self._tasks[split] = tasks
         return list(self._tasks[split])
 
     def _given(self, item: Question, split: Split) -> Task | None:
