@@ -331,6 +331,11 @@ def rebuild_command(*, workspace: str | None, **_: Any) -> tuple[Any, Any, list[
         lines.append(f"the old index could not be read, so it gave no row that the journal lacks: {made.unreadable}")
     if made.salvaged:
         lines.append(f"{made.salvaged} of them were salvaged: the journal had lost them, and has them again")
+    if made.set_aside:
+        lines.append(
+            f"{made.set_aside} damaged segments are set aside in {place.store.journal.directory / 'damaged'}; their "
+            "whole rows are in new ones"
+        )
     if restored:
         lines.append(f"frozen again from the store: {', '.join(restored)}")
     return data, "\n".join(lines), errors

@@ -31,9 +31,9 @@ import duckdb
 
 from store.arrow import from_tuples, to_arrow
 from store.errors import StoreError, UsageError
-from store.journal import START, Cursor, Journal, Problem, read, segments
+from store.journal import START, Cursor, Journal, Problem, read, segments, set_aside, size
 from store.migrations import migrate
-from store.repair import FRESH, Rebuilt, bad_lines, differences, salvage
+from store.repair import FRESH, Rebuilt, bad_segments, differences, journal_problems, salvage
 from store.rows import Row
 from store.schema import KINDS, columns, insertion, kind_of
 
@@ -120,9 +120,11 @@ class Store:
     def rebuild(self) -> Rebuilt:
         """Make index and export again from the journal, after what only they have is written back to it.
 
-        Nothing is discarded before it is durable in the journal, so a crash costs nothing. Locked as `ingest`.
+        Nothing is discarded before it is durable in the journal, so a crash costs nothing; damaged segments are kept
+        in journal/damaged. Locked as `ingest`.
         """
         salvaged, unreadable = list[int](), ""
+        self.journal.close()  # else our own segment would look like one that is written to
         with self._repairing():
             absent = not self.index.exists()
             try:
@@ -131,12 +133,11 @@ class Store:
                 unreadable = str(damage)
             if absent or unreadable:
                 self._salvage_export(salvaged)
+            aside = [segment for segment in bad_segments(self.journal.directory) if set_aside(segment)]
             _discard(self.index)
             _discard(self.export)
-        self.ingest()  # or another process did, so what it returns says nothing
-        counts = " UNION ALL ".join(f'SELECT count(*) AS n FROM "{kind}"' for kind in KINDS)
-        ((rows,),) = self.query(f"SELECT sum(n)::BIGINT FROM ({counts})")
-        return Rebuilt(rows=rows, salvaged=sum(salvaged), unreadable=unreadable)
+        rows = self._repaired(lambda: self._with_index(self._update_and_count, self.patience_s, must=True))
+        return Rebuilt(rows=rows, salvaged=sum(salvaged), unreadable=unreadable, set_aside=len(aside))
 
     # ---- reading
 
@@ -185,8 +186,7 @@ class Store:
 
     def check(self) -> list[Problem]:
         """Damaged and torn lines of the journal, and tables in which index and journal differ. [] = all is well."""
-        lines = [problem for segment in segments(self.journal.directory) for problem in bad_lines(segment)]
-        return lines + self._repaired(self._compare)
+        return [*journal_problems(self.journal.directory), *self._repaired(self._compare)]
 
     def _compare(self) -> list[Problem]:
         """On a copy of the index, which others wait for only while it is made; with the journal as far as the copy has
@@ -238,7 +238,7 @@ class Store:
         moved: dict[str, Cursor] = {}
         for segment in segments(self.journal.directory):
             start = known.get(segment.name, START)
-            if segment.stat().st_size <= start.offset:
+            if size(segment) <= start.offset:
                 continue
             end = start if until is None else until.get(segment.name, START)
             for batch in read(segment, start):
@@ -342,6 +342,11 @@ class Store:
         count = self._ingest(connection)
         self._publish(connection)
         return count
+
+    def _update_and_count(self, connection: Connection) -> int:
+        """All rows: another process may have ingested them before."""
+        self._update(connection)
+        return sum(_count(connection, kind) for kind in KINDS)
 
     def _publish(self, connection: Connection) -> None:
         """Replace the export if the index holds more."""
@@ -453,6 +458,11 @@ def _grouped(rows: Iterable[Row]) -> dict[type[Row], list[Row]]:
 def _cursors(connection: Connection) -> dict[str, Cursor]:
     """How far the file holds each segment."""
     return {name: Cursor(*at) for name, *at in connection.execute("FROM cursor").fetchall()}
+
+
+def _count(connection: Connection, kind: str) -> int:
+    ((count,),) = connection.execute(f'SELECT count(*) FROM "{kind}"').fetchall()
+    return int(count)
 
 
 def _extent(connection: Connection) -> int:

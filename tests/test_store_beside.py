@@ -79,9 +79,9 @@ def test_who_can_read_a_copy_leaves_the_index_to_who_waits_for_it(store: Store) 
 
 def test_a_rebuild_counts_what_the_journal_has_whoever_made_the_index(tmp_path: Path) -> None:
     class Beaten(Store):
-        def ingest(self) -> int:
-            Store(self.root).ingest()
-            return super().ingest()
+        def _update(self, connection: Any) -> int:
+            super()._update(connection)
+            return super()._update(connection)
 
     store = Beaten(tmp_path)
     store.append(task(1), trajectory("a"), task(1))
