@@ -128,13 +128,13 @@ class Store:
         with self._repairing():
             absent = not self.index.exists()
             try:
-                self._with_index(lambda connection: self._salvage(connection, salvaged), self.patience_s, must=True)
+                self._with_index(lambda connection: self._salvage_all(connection, salvaged), self.patience_s, must=True)
             except Damaged as damage:
                 unreadable = str(damage)
+                _discard(self.index)
             if absent or unreadable:
                 self._salvage_export(salvaged)
             aside = [segment for segment in bad_segments(self.journal.directory) if set_aside(segment)]
-            _discard(self.index)
             _discard(self.export)
         rows = self._repaired(lambda: self._with_index(self._update_and_count, self.patience_s, must=True))
         return Rebuilt(rows=rows, salvaged=sum(salvaged), unreadable=unreadable, set_aside=len(aside))
@@ -214,6 +214,13 @@ class Store:
                 yield
 
     # ---- rows that the journal has lost, back into it
+
+    def _salvage_all(self, connection: Connection, counts: list[int]) -> None:
+        """Then nobody needs the index. It is discarded while it is still ours: were it closed first, another process
+        might be at work on the file that goes, and leave its log beside the one that comes."""
+        self._salvage(connection, counts)
+        connection.execute("CHECKPOINT")
+        _discard(self.index)
 
     def _salvage(self, connection: Connection, counts: list[int]) -> None:
         """In a segment of its own, behind which no writer's half line can stand."""
