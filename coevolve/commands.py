@@ -23,7 +23,7 @@ from envs import registry
 from store import signals as weaknesses
 from store.db import Table
 from store.errors import CoevolveError, UsageError
-from store.rows import Phase, Run, Snapshot
+from store.rows import Exploration, Phase, Run, Snapshot
 
 Result = tuple[Any, Any]
 FIXED = ("seed", "env", "policy")
@@ -222,10 +222,23 @@ def explore_command(
         once(loop, t, "signals", phases.signals)
         found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, ref=which)
         chosen = weaknesses.pick(found, loop.settings.signals.per_round)
-        counts = by_hand(loop, t, "explore", lambda: phases.explore_signals(loop, chosen))
+        rows: list[Exploration] = []
+
+        def explore() -> dict[str, Any]:
+            rows.extend(phases.explore_signals(loop, chosen, t, again=True))
+            return phases.explored(rows)
+
+        counts = by_hand(loop, t, "explore", explore)
         if loop.stop.is_set():
             raise Stopped(f"run {run.id}: stopped as asked; `coevolve explore` again explores the rest")
-    return counts, f"run {run.id}: explored {counts['signals']} signals; next: coevolve validate"
+    if not chosen:
+        return counts, f"run {run.id}: no open signal ({which}), so there was nothing to explore"
+    failed = [row.error for row in rows if row.outcome == "infra"]
+    if not counts["signals"]:
+        why = f"the last of {len(failed)} explorations failed with: {failed[-1]}" if failed else "none is left to try"
+        raise CoevolveError(f"run {run.id}: none of {len(chosen)} open signals was explored; {why}")
+    shown = f"run {run.id}: explored {counts['signals']} signals"
+    return counts, f"{shown}{f', {len(failed)} explorations failed' if failed else ''}; next: coevolve validate"
 
 
 def validate_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:
@@ -359,6 +372,11 @@ def rebuild_command(*, workspace: str | None, **_: Any) -> tuple[Any, Any, list[
         lines.append(f"the old index could not be read, so it gave no row that the journal lacks: {made.unreadable}")
     if made.salvaged:
         lines.append(f"{made.salvaged} of them were salvaged: the journal had lost them, and has them again")
+    if made.set_aside:
+        lines.append(
+            f"{made.set_aside} damaged segments are set aside in {place.store.journal.directory / 'damaged'}; their "
+            "whole rows are in new ones"
+        )
     if restored:
         lines.append(f"frozen again from the store: {', '.join(restored)}")
     return data, "\n".join(lines), errors

@@ -10,8 +10,9 @@ SHOWN = 3
 """Flagged trajectories that one explorer is shown."""
 
 
-def job(store: Store, signal: Signal, index: int) -> ExploreJob:
-    """The index-th exploration of a signal. It goes to the world of the trajectory that it is shown first.
+def job(store: Store, signal: Signal, t: int, index: int, attempt: int) -> ExploreJob:
+    """The index-th exploration of a signal, in iteration t. It goes to the world of the trajectory that it is shown
+    first.
 
     A second exploration of the same signal begins with another of its trajectories, so the two look at it differently.
     Failures come first. The order is not by id, which depends on the run's name: two runs of one seed explore alike.
@@ -21,9 +22,10 @@ def job(store: Store, signal: Signal, index: int) -> ExploreJob:
     shown = [*found[start:], *found[:start]][:SHOWN]
     return ExploreJob(
         run=signal.run,
-        t=signal.t,
+        t=t,
         signal=signal,
         index=index,
+        attempt=attempt,
         world=shown[0].world,
         evidence=[_evidence(store, row) for row in shown],
     )

@@ -61,7 +61,8 @@ def waiting(place: Workspace, run: RunFolder) -> int:
 def seeded(place: Workspace, run: RunFolder, counts: dict[str, Any]) -> str:
     left = f"; {n} more valid tasks wait for a round" if (n := counts.get("pending")) else ""
     made = f"run {run.id}: D_0 has {counts['seeds']} seed tasks and {counts['unguided']} explored ones"
-    return f"{made}{left}\nnext: {next_step(place, run)}"
+    gone = f"; {n} seed tasks that give a held-out item away are left out" if (n := counts.get("held_out")) else ""
+    return f"{made}{gone}{left}\nnext: {next_step(place, run)}"
 
 
 def trained(place: Workspace, run: RunFolder, counts: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from coevolve import evidence, growth
 from coevolve.loop import Loop, spawn
 from evals.suites import label
+from graphs.known import Known
 from graphs.runner import explore_all, validate_all
 from graphs.state import ExploreJob
 from store import signals as weaknesses
@@ -34,12 +35,17 @@ UNGUIDED_BATCH = 16
 UNGUIDED_TRIES = 20
 """Unguided explorations per asked-for task before seeding gives up."""
 
+EXPLORE_ATTEMPTS = 4
+"""Attempts at one exploration of a signal in one iteration; only `coevolve explore` makes more than the first."""
+
 Counts = dict[str, Any]
 
 
 def seed(loop: Loop, t: int) -> Counts:
     """D_0: the environment's seed tasks and validated tasks of unguided exploration. Freezes snapshot 0."""
-    seeds = seed_tasks(loop)
+    seeds, left_out = _seeds(loop)
+    for task, why in left_out:
+        log.warning("seed task %s (%r) is left out: %s", task.id, task.user_turns[0][:200], why)
     loop.store.append(seeds)
     wanted = loop.settings.seed_set.unguided
     found = _unguided(loop, wanted)
@@ -50,17 +56,35 @@ def seed(loop: Loop, t: int) -> Counts:
         )
     loop.store.append([freeze(loop.run.snapshots, loop.run.id, 0, tasks)])
     waiting = growth.pending(loop.store, loop.run.id, (task.id for task in tasks))
-    return {"seeds": len(seeds), "unguided": len(found), "pending": len(waiting)}
+    return {"seeds": len(seeds), "unguided": len(found), "pending": len(waiting), "held_out": len(left_out)}
 
 
 def seed_tasks(loop: Loop) -> list[Task]:
-    """The environment's seed tasks, a limited number of them evenly over worlds."""
+    """The environment's seed tasks, a limited number of them evenly over worlds, none that repeats a held-out item."""
+    return _seeds(loop)[0]
+
+
+def _seeds(loop: Loop) -> tuple[list[Task], list[tuple[Task, str]]]:
+    """The seed tasks, and those that are left out with the held-out item that each repeats."""
+    held_out = {task.id: task for task in _held_out(loop)}
+    known = Known(loop.env, held_out=held_out.values())
     by_world: dict[str, list[Task]] = {}
+    left_out: list[tuple[Task, str]] = []
     for task in loop.env.seed_tasks():
-        by_world.setdefault(task.world, []).append(task)
+        if twin := known.held_out(task):
+            item = held_out[twin]
+            left_out.append(
+                (task, f"it gives away item {item.id} of suite {item.split} ({item.user_turns[0][:200]!r})")
+            )
+        else:
+            by_world.setdefault(task.world, []).append(task)
     turns = [task for task in chain.from_iterable(zip_longest(*by_world.values())) if task is not None]
     limit = loop.settings.seed_set.seeds
-    return turns if limit < 0 else turns[:limit]
+    return turns if limit < 0 else turns[:limit], left_out
+
+
+def _held_out(loop: Loop) -> list[Task]:
+    return [task for suite in loop.env.suites().values() for task in suite]
 
 
 def _unguided(loop: Loop, wanted: int) -> list[Task]:
@@ -99,18 +123,36 @@ def signals(loop: Loop, t: int) -> Counts:
 
 
 def explore(loop: Loop, t: int) -> Counts:
-    """Explore the signals of iteration t: at most `signals.per_round`, evenly over kinds."""
-    found = loop.store.rows(Signal, "run = ? and t = ?", [loop.run.id, t])
-    return explore_signals(loop, weaknesses.pick(found, loop.settings.signals.per_round))
+    """Explore the signals that are due in iteration t: at most `signals.per_round`, evenly over kinds, newest first.
+
+    Each exploration is tried once in a round, whether it was killed or not; failed ones are due again in the next.
+    """
+    found = weaknesses.due(loop.store, loop.run.id, t, loop.settings.signals)
+    explore_signals(loop, weaknesses.pick(found, loop.settings.signals.per_round), t)
+    where = "run = ? and t = ? and signal_id is not null"
+    return explored(loop.store.rows(Exploration, where, [loop.run.id, t]))
 
 
-def explore_signals(loop: Loop, chosen: list[Signal]) -> Counts:
-    """Explore these signals, `explore.per_signal` times each."""
+def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = False) -> list[Exploration]:
+    """Explore these signals in iteration t, `explore.per_signal` times each; the new rows. `again`: what failed in t
+    is tried once more, up to `EXPLORE_ATTEMPTS` times in all."""
+    rows = loop.store.rows(Exploration, "run = ? and t = ? and outcome = 'infra'", [loop.run.id, t]) if again else []
+    failed = Counter((row.signal_id, row.index) for row in rows)
     times = range(loop.settings.explore.per_signal)
     with loop.store.reading():  # one opening of the index for all questions
-        jobs = [evidence.job(loop.store, signal, index) for signal in chosen for index in times]
-    done = _explore(loop, jobs)
-    return {"signals": len(chosen), **Counter(row.outcome for row in done)}
+        jobs = [
+            evidence.job(loop.store, signal, t, index, failed[signal.id, index])
+            for signal in chosen
+            for index in times
+            if failed[signal.id, index] < EXPLORE_ATTEMPTS
+        ]
+    return _explore(loop, jobs)
+
+
+def explored(rows: list[Exploration]) -> Counts:
+    """How many signals these explorations have explored, and how the explorations ended."""
+    signals = {row.signal_id for row in rows if row.outcome == "done"}
+    return {"signals": len(signals), **Counter(row.outcome for row in rows)}
 
 
 def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
@@ -147,7 +189,6 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
     run = loop.run.id
     candidates = growth.undecided(loop.store, run)
     adopted = loop.store.rows(Task, "id in (select task_id from verdict where run = ? and adopt)", [run])
-    held_out = [task for suite in loop.env.suites().values() for task in suite]
     verdicts = asyncio.run(
         validate_all(
             candidates,
@@ -158,7 +199,7 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
             seed=loop.settings.seed,
             t=t,
             known=[*seed_tasks(loop), *adopted],
-            held_out=held_out,
+            held_out=_held_out(loop),
             append=loop.store.append,
             checkpoints=loop.run.graphs,
             stop=loop.stop,

@@ -34,7 +34,11 @@ def rounds(store: Store, run: str) -> list[dict[str, Any]]:
     snapshots = dict(store.query("select t, len(task_ids) from snapshot where run = ?", [run]))
     signals = _counts(store.query("select t, kind, count(*) from signal where run = ? group by all", [run]))
     explored = dict(
-        store.query("select t, count(*) from exploration where run = ? and signal_id is not null group by t", [run])
+        store.query(
+            "select t, count(*) from exploration where run = ? and signal_id is not null and outcome = 'done' "
+            "group by t",
+            [run],
+        )
     )
     rejected = _counts(
         store.query(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from coevolve.show import inert
 from store.db import Store
 from store.errors import UsageError
 from store.rows import Candidate, Exploration, Signal, Snapshot, Step, Task, Trajectory, Verdict
@@ -131,7 +132,7 @@ def told(data: dict[str, Any]) -> str:
     lines.append(f"snapshots    {where or 'none yet: it is pending'}")
     scores = ", ".join(f"iteration {row['t']}: {row['mean']:.2f} over {row['rollouts']}" for row in data["scores"])
     lines.append(f"mean score   {scores or 'not trained on yet'}")
-    return "\n".join(lines)
+    return "\n".join(map(inert, lines))
 
 
 def _told_link(link: dict[str, Any]) -> list[str]:

@@ -137,6 +137,11 @@ class Env(Protocol):
         """Keys of exact duplication: two tasks that share one are twins (same question or same reference)."""
         ...
 
+    def answers(self, task: Task) -> list[str]:
+        """Keys of the outcome that is asked for: a task that shares one with a held-out item gives its answer away,
+        however differently question and reference are written (docs/decisions/0004)."""
+        ...
+
     def action_tokens(self, step_action: str) -> list[str]:
         """Action tokens of one step's action (docs/definitions.md, rare)."""
         ...

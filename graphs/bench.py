@@ -25,7 +25,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 
 from envs.errors import InfraError
-from graphs.model import BudgetSpent
+from graphs.model import BudgetSpent, in_short
 from graphs.resources import Resources
 from graphs.sessions import SESSIONS
 from graphs.state import RECURSION_LIMIT, ActState
@@ -120,7 +120,7 @@ class Bench:
                 except Exception as failure:  # one bad job must not end the phase
                     if disk_refuses(failure):
                         raise
-                    error = f"{type(failure).__name__}: {failure}"
+                    error = in_short(failure)
                     log.warning("%s failed in attempt %d: %s", thread, attempt + 1, error)
                     log.debug("traceback of %s", thread, exc_info=failure)
             return Ended(state=(await self.graph.aget_state(config)).values, error=error)

@@ -8,15 +8,20 @@ from collections.abc import Iterable, Sequence
 from envs.protocols import Env
 from store.rows import Task
 
-_KEYS: dict[tuple[str, str, str], list[str]] = {}
+_TWINS: dict[tuple[str, str, str], list[str]] = {}
 
 
-def keys(env: Env, task: Task) -> list[str]:
-    """`env.twins(task)`, remembered: the same few hundred held-out items are asked for in every round."""
+def twins(env: Env, task: Task) -> list[str]:
+    """`env.twins(task)`, remembered: the same few hundred items are asked for in every round."""
     at = (env.name, env.version, task.id)
-    if at not in _KEYS:
-        _KEYS[at] = env.twins(task)
-    return _KEYS[at]
+    if at not in _TWINS:
+        _TWINS[at] = env.twins(task)
+    return _TWINS[at]
+
+
+def giveaways(env: Env, task: Task) -> list[str]:
+    """Keys that no task may share with a held-out item: its twins' and its answers'."""
+    return [*twins(env, task), *env.answers(task)]
 
 
 class Known:
@@ -30,14 +35,14 @@ class Known:
     ) -> None:
         self._env = env
         self._twins: dict[str, str] = {}
-        self._held_out = {key: task.id for task in held_out for key in keys(env, task)}
+        self._held_out = {key: task.id for task in held_out for key in giveaways(env, task)}
         self._before = dict(zip(order[1:], order, strict=False))
         self._decided = {candidate: asyncio.Event() for candidate in order}
         for task in tasks:
             self.add(task)
 
     def add(self, task: Task) -> None:
-        for key in keys(self._env, task):
+        for key in twins(self._env, task):
             self._twins.setdefault(key, task.id)
 
     def decided(self, candidate: str, adopted: Iterable[Task]) -> None:
@@ -51,12 +56,16 @@ class Known:
         if candidate in self._before:
             await self._decided[self._before[candidate]].wait()
 
+    def held_out(self, task: Task) -> str | None:
+        """The held-out item that the task repeats, or whose answer it gives away."""
+        found = (self._held_out[key] for key in giveaways(self._env, task) if key in self._held_out)
+        return next(found, None)
+
     def problem(self, task: Task) -> str | None:
-        """`held_out: ...` or `duplicate: <id of the twin>`, or None."""
-        for key in keys(self._env, task):
-            if key in self._held_out:
-                return f"held_out: {self._held_out[key]}"
-        for key in keys(self._env, task):
+        """`held_out: <id of the item>` or `duplicate: <id of the twin>`, or None."""
+        if item := self.held_out(task):
+            return f"held_out: {item}"
+        for key in twins(self._env, task):
             if key in self._twins:
                 return f"duplicate: {self._twins[key]}"
         return None

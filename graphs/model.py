@@ -21,6 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from envs import registry
 from envs.errors import InfraError
+from graphs.replies import plain
 from graphs.settings import ModelSettings
 from graphs.state import Call
 from store.errors import CoevolveError, UsageError
@@ -39,6 +40,10 @@ KEYS = {
 a cloud, a token under another name, a server on this machine."""
 NO_KEY = re.compile(r"missing credentials|(missing|invalid|incorrect|no) (\w+ )?api[ _-]?key|AuthenticationError", re.I)
 """What litellm says of a key, whatever status it gives: it raises a missing one as 500."""
+MAX_ERROR = 500
+"""Characters of an error that are told and stored."""
+MAX_COUNT = 10**8
+"""Tokens, or US dollars, of one call: a server that says more, or less than nothing, is not believed."""
 
 
 class ModelUnavailable(InfraError):
@@ -171,7 +176,7 @@ async def _retried(send: Callable[[], Awaitable[Any]], settings: ModelSettings) 
             pause = _retry_after(error) or BACKOFF_S * 2 ** (attempt - 1)
             if attempt == settings.attempts or time.monotonic() + pause >= end:
                 raise ModelUnavailable(_words(error, attempt, settings, pause)) from error
-            _warn(f"model call failed ({_short(error)}), attempt {attempt + 1} follows in {pause:.1f} s", pause)
+            _warn(f"model call failed ({in_short(error)}), attempt {attempt + 1} follows in {pause:.1f} s", pause)
             await asyncio.sleep(pause)
     raise AssertionError("unreachable")
 
@@ -205,8 +210,8 @@ def _refusal(error: Exception) -> CoevolveError:
     if isinstance(error, CoevolveError):
         return error
     if status in (401, 403, 404) or NO_KEY.search(str(error)):
-        return UsageError(f"model: the endpoint refuses with {status} ({_short(error)}); check model name and key")
-    return ModelUnavailable(f"the model call failed and is not retried: {_short(error)}")
+        return UsageError(f"model: the endpoint refuses with {status} ({in_short(error)}); check model name and key")
+    return ModelUnavailable(f"the model call failed and is not retried: {in_short(error)}")
 
 
 def _retry_after(error: Exception) -> float | None:
@@ -227,19 +232,20 @@ def _retry_after(error: Exception) -> float | None:
 
 def _words(error: Exception, attempt: int, settings: ModelSettings, pause: float) -> str:
     if attempt == settings.attempts:
-        return f"no answer in {attempt} attempts: {_short(error)}"
-    return f"no answer within {settings.deadline_s:g} s ({attempt} attempts, next in {pause:g} s): {_short(error)}"
+        return f"no answer in {attempt} attempts: {in_short(error)}"
+    return f"no answer within {settings.deadline_s:g} s ({attempt} attempts, next in {pause:g} s): {in_short(error)}"
 
 
-def _short(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+def in_short(error: Exception) -> str:
+    """The error in one line. A client library may have put a whole traceback, or the server's page, into its words."""
+    text = " ".join(printable(str(error)).split("Traceback (most recent call last)")[0].split())
+    return f"{type(error).__name__}: {text[:MAX_ERROR]}" if text else type(error).__name__
 
 
 def normalise(message: AIMessage, settings: ModelSettings) -> Reply:
     """The message as plain data. Calls that can't be read become calls with an `error`, in the order given."""
     usage = message.usage_metadata
-    prompt, completion = (usage["input_tokens"], usage["output_tokens"]) if usage else (0, 0)
+    prompt, completion = (int(_believed(usage[key])) if usage else 0 for key in ("input_tokens", "output_tokens"))
     text = printable(str(message.text))[:MAX_TEXT]
     good = [_call(call["name"], call["args"]) for call in message.tool_calls]
     bad = [_bad_call(call.get("name"), call.get("args"), call.get("error")) for call in message.invalid_tool_calls]
@@ -252,13 +258,13 @@ def normalise(message: AIMessage, settings: ModelSettings) -> Reply:
 
 def _call(name: str, args: Json) -> Call:
     try:
-        encoded = msgspec.json.encode(args)
-        plain = msgspec.json.decode(encoded)
-    except (ValueError, TypeError, RecursionError) as error:
+        encoded = msgspec.json.encode(plain(args))
+        kept = msgspec.json.decode(encoded)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         return _bad_call(name, None, f"the arguments are no plain JSON: {error}")
-    if not isinstance(plain, dict) or len(encoded) > MAX_TEXT:
+    if not isinstance(kept, dict) or len(encoded) > MAX_TEXT:
         return _bad_call(name, None, f"the arguments must be one JSON object of at most {MAX_TEXT} bytes")
-    return Call(name=printable(name)[:100], args=plain, text="", error=None)
+    return Call(name=printable(name)[:100], args=kept, text="", error=None)
 
 
 def _bad_call(name: str | None, args: str | None, error: str | None) -> Call:
@@ -275,8 +281,12 @@ def _bad_call(name: str | None, args: str | None, error: str | None) -> Call:
 def _cost(message: AIMessage, prompt: int, completion: int, settings: ModelSettings) -> float:
     if settings.input_price is not None or settings.output_price is not None:
         return (prompt * (settings.input_price or 0) + completion * (settings.output_price or 0)) / 1e6
-    known = message.response_metadata.get("response_cost")
-    return float(known) if isinstance(known, (int, float)) else 0.0
+    return float(_believed(message.response_metadata.get("response_cost")))
+
+
+def _believed(figure: object) -> float:
+    """What a server says of its own use, 0 where that can't be true."""
+    return figure if isinstance(figure, int | float) and 0 <= figure <= MAX_COUNT else 0
 
 
 def printable(text: str) -> str:

@@ -49,6 +49,7 @@ def explored(source: Source, job: ExploreJob, state: ExploreState, error: str | 
         t=job.t,
         about=job.id,
         k=job.index,
+        attempt=job.attempt,
         world=job.world,
         seed=job.seed(source.seed),
         error=error,
@@ -120,6 +121,7 @@ def validated(
             t=t,
             about=candidate.id,
             k=0,
+            attempt=0,
             world=candidate.world,
             seed=seed,
             error=error,
@@ -137,6 +139,7 @@ def _episode(
     t: int,
     about: str,
     k: int,
+    attempt: int,
     world: str,
     seed: int,
     error: str | None,
@@ -145,7 +148,7 @@ def _episode(
     outcome: OutcomeKind = "infra" if error else "scored"
     spent, log = spent_so_far(state), state.get("log", [])
     trajectory = Trajectory(
-        id=trajectory_id(run=run, purpose=purpose, t=t, task=about, k=k),
+        id=trajectory_id(run=run, purpose=purpose, t=t, task=about, k=k, attempt=attempt),
         run=run,
         t=t,
         purpose=purpose,
@@ -154,7 +157,7 @@ def _episode(
         task_id=None,
         suite=None,
         k=k,
-        attempt=0,
+        attempt=attempt,
         policy=source.model,
         policy_version=t,
         seed=seed,

@@ -9,23 +9,30 @@ candidate whose validation failed for our own faults is rejected with reason `in
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 from envs.protocols import Env, Report
 from graphs import explore, rows, validate
-from graphs.bench import Floor, Stop, bench, in_order
+from graphs.bench import Ended, Floor, Stop, bench, in_order
 from graphs.known import Known
-from graphs.model import Budget, ModelFactory
+from graphs.model import Budget, ModelFactory, in_short
 from graphs.resources import Resources, model_factory
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from graphs.state import DraftJson, ExploreJob, ExploreState, SignalView, ValidateState, derive_seed, shown
-from store.errors import UsageError
+from store.errors import RowRefused, UsageError
 from store.rows import Candidate, Exploration, Row, Task, Verdict
 
 Append = Callable[[Sequence[Row]], object]
 """Makes one batch of rows durable."""
+Made = TypeVar("Made")
+Written: TypeAlias = tuple[Made, list[Row], Ended]
+
+log = logging.getLogger(__name__)
 
 
 async def explore_all(
@@ -62,14 +69,29 @@ async def explore_all(
             async for job, ended in results:
                 if ended is None:
                     break
-                exploration, batch = rows.explored(source, job, ended.state, ended.error)
-                append(batch)
+                made = partial(rows.explored, source, job)
+                exploration, _, ended = _write(append, made, ended)
                 await at.forget(job.id)
                 floor.note(ended)
                 found.append(exploration)
                 if report:
                     report("explore", len(found), len(todo))
     return found
+
+
+def _write(append: Append, make: Callable[[Any, str | None], tuple[Made, list[Row]]], ended: Ended) -> Written[Made]:
+    """Append the rows that `make` makes of the ended graph. What no row can hold would be refused for ever: then the
+    graph ended as a failure of ours, with that reason, and nothing of its state is kept."""
+    try:
+        made, batch = make(ended.state, ended.error)
+        append(batch)
+        return made, batch, ended
+    except (RowRefused, ValueError, TypeError, OverflowError, RecursionError) as refusal:
+        log.warning("what a graph ended with cannot be stored: %s", refusal)
+        failed = Ended(state={}, error=in_short(refusal))
+    made, batch = make(failed.state, failed.error)
+    append(batch)
+    return made, batch, failed
 
 
 def _only_train_worlds(env: Env, jobs: Iterable[ExploreJob]) -> None:
@@ -121,8 +143,8 @@ async def validate_all(
             async for candidate, ended in results:
                 if ended is None:
                     break
-                verdict, batch = rows.validated(source, candidate, t, _seed(candidate, seed), ended.state, ended.error)
-                append(batch)
+                made = partial(rows.validated, source, candidate, t, _seed(candidate, seed))
+                verdict, batch, ended = _write(append, made, ended)
                 await at.forget(candidate.id)
                 floor.note(ended)
                 queue.decided(candidate.id, [row for row in batch if isinstance(row, Task)])

@@ -178,16 +178,21 @@ class ExploreJob:
 
     run: str
     t: int
+    """Iteration in which it is run; its signal may be older."""
     index: int
     """0.. within the signal, or within the unguided explorations of t."""
     world: str
+    attempt: int = 0
+    """Counts up where the same was tried before in t and failed for our own faults."""
     signal: Signal | None = None
     evidence: list[Evidence] = field(default_factory=list)
     """The flagged trajectories of the signal that the explorer is shown."""
 
     @property
     def id(self) -> str:
-        return content_id("exploration", self.run, self.t, self.signal.id if self.signal else "unguided", self.index)
+        again = [self.attempt] if self.attempt else []
+        about = self.signal.id if self.signal else "unguided"
+        return content_id("exploration", self.run, self.t, about, self.index, *again)
 
     def seed(self, base: int) -> int:
         """Depends on what is explored but not on the run's name: two runs of one seed explore alike."""

@@ -1,7 +1,8 @@
 """One candidate: is it a task? Decided by execution; the validating agent may only repair, or object.
 
     abstract  take the candidate's draft; without one, abstract the first pair from an exploration's triplets
-    check     the environment's hard checks; execute the reference and record its outcome
+    check     no hidden characters, no template marks, the environment's hard checks; execute the reference and record
+              its outcome
     attempt   the agent tries the draft through the tools of a fresh session ...
     tools     ... and may find a problem
     repair    the agent rewrites wording or reference, within a budget; back to check
@@ -25,6 +26,7 @@ from langgraph.graph import END, START, StateGraph
 
 from envs.errors import InfraError, InvalidTask
 from envs.protocols import Draft, Outcome
+from envs.text import unfit_draft
 from graphs.acting import Actor, identity, place, spent_so_far
 from graphs.prompting import render
 from graphs.replies import read_finding, read_repair, read_tasks
@@ -69,6 +71,8 @@ async def check(state: ValidateState, config: RunnableConfig) -> ValidateState:
     """The draft as a task, or the environment's reason why it can't be one."""
     work = await resources(config)
     draft = _draft(state, place(state, work))
+    if why := unfit_draft(draft):
+        return ValidateState(problem=f"unfit_text: {why}", task=None)
     try:
         task = work.env.materialize(draft, "explored")
     except InvalidTask as error:

@@ -31,11 +31,11 @@ import duckdb
 
 from store.arrow import from_tuples, to_arrow
 from store.errors import StoreError, UsageError
-from store.journal import START, Cursor, Journal, Problem, read, segments
+from store.journal import START, Cursor, Journal, Problem, read, segments, set_aside, size
 from store.migrations import migrate
-from store.repair import FRESH, Rebuilt, bad_lines, differences, salvage
+from store.repair import FRESH, Rebuilt, bad_segments, differences, journal_problems, salvage
 from store.rows import Row
-from store.schema import columns, insertion, kind_of
+from store.schema import KINDS, columns, insertion, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,8 @@ _PUBLIC: dict[str, Any] = {
     "autoinstall_known_extensions": False,
 }
 """For users' SQL: it reads this file and nothing else of the machine."""
+_CHECK_S = 30.0
+"""Seconds that `check` waits for the index; it only looks."""
 _CHUNK = 50_000
 """Rows a transaction of `ingest` holds at least, if there are so many."""
 _THREADS: dict[Path, threading.RLock] = {}
@@ -85,7 +87,7 @@ class Store:
     >>> store.query("SELECT count(*) FROM trajectory")
     """
 
-    def __init__(self, root: Path, *, wait_s: float = 1.0, patience_s: float = 30.0) -> None:
+    def __init__(self, root: Path, *, wait_s: float = 1.0, patience_s: float = 600.0) -> None:
         self.root = root
         self.journal = Journal(root / "journal")
         self.index = root / "index.duckdb"
@@ -93,7 +95,7 @@ class Store:
         self.wait_s = wait_s
         """Seconds that a reader waits for the index while another process holds it, then it reads a copy."""
         self.patience_s = patience_s
-        """Seconds that `ingest`, `rebuild` and `check` wait; they must have it, and our own processes let go soon."""
+        """Seconds that `ingest` and `rebuild` wait; they must have it, so all others leave it to them meanwhile."""
         self.as_of = 0.0
         """Unix seconds: the last reading saw all that was appended before this moment."""
         self._threads = _THREADS.setdefault(root.resolve(), threading.RLock())
@@ -113,25 +115,29 @@ class Store:
 
     def ingest(self) -> int:
         """Bring index and export up to date; how many rows were read. Locked if another process keeps the index."""
-        return self._repaired(lambda: self._with_index(self._update, self.patience_s))
+        return self._repaired(lambda: self._with_index(self._update, self.patience_s, must=True))
 
     def rebuild(self) -> Rebuilt:
         """Make index and export again from the journal, after what only they have is written back to it.
 
-        Nothing is discarded before it is durable in the journal, so a crash costs nothing. Locked as `ingest`.
+        Nothing is discarded before it is durable in the journal, so a crash costs nothing; damaged segments are kept
+        in journal/damaged. Locked as `ingest`.
         """
         salvaged, unreadable = list[int](), ""
+        self.journal.close()  # else our own segment would look like one that is written to
         with self._repairing():
             absent = not self.index.exists()
             try:
-                self._with_index(lambda connection: self._salvage(connection, salvaged), self.patience_s)
+                self._with_index(lambda connection: self._salvage_all(connection, salvaged), self.patience_s, must=True)
             except Damaged as damage:
                 unreadable = str(damage)
+                _discard(self.index)
             if absent or unreadable:
                 self._salvage_export(salvaged)
-            _discard(self.index)
+            aside = [segment for segment in bad_segments(self.journal.directory) if set_aside(segment)]
             _discard(self.export)
-        return Rebuilt(rows=self.ingest(), salvaged=sum(salvaged), unreadable=unreadable)
+        rows = self._repaired(lambda: self._with_index(self._update_and_count, self.patience_s, must=True))
+        return Rebuilt(rows=rows, salvaged=sum(salvaged), unreadable=unreadable, set_aside=len(aside))
 
     # ---- reading
 
@@ -180,26 +186,41 @@ class Store:
 
     def check(self) -> list[Problem]:
         """Damaged and torn lines of the journal, and tables in which index and journal differ. [] = all is well."""
-        lines = [problem for segment in segments(self.journal.directory) for problem in bad_lines(segment)]
-        return lines + self._repaired(lambda: self._with_index(self._compare, self.patience_s))
+        return [*journal_problems(self.journal.directory), *self._repaired(self._compare)]
 
-    def _compare(self, connection: Connection) -> list[Problem]:
+    def _compare(self) -> list[Problem]:
+        """On a copy of the index, which others wait for only while it is made; with the journal as far as the copy has
+        it, so that what a writer appends meanwhile is no difference."""
+        with tempfile.TemporaryDirectory(prefix="coevolve-") as directory:
+            path = Path(directory) / f"{self.index.stem}.duckdb"
+            self._with_index(lambda connection: self._copy_current(connection, path), min(_CHECK_S, self.patience_s))
+            with _opened(path) as connection, self._beside_journal(connection, until=_cursors(connection)):
+                return list(differences(connection))
+
+    def _copy_current(self, connection: Connection, path: Path) -> None:
         self._ingest(connection)
-        with self._beside_journal(connection):
-            return list(differences(connection))
+        self._copy(connection, path)
 
     @contextlib.contextmanager
-    def _beside_journal(self, connection: Connection) -> Iterator[None]:
-        """Attach an index made from the journal alone. It is read after the connection's file was closed to others,
-        so that whatever a writer appends meanwhile can't look as if the journal lacked it."""
+    def _beside_journal(self, connection: Connection, until: Mapping[str, Cursor] | None = None) -> Iterator[None]:
+        """Attach an index made from the journal alone, up to the cursors `until`. Without them it is read after the
+        connection's file was closed to others, so that whatever a writer appends meanwhile can't look as if the
+        journal lacked it."""
         with tempfile.TemporaryDirectory(prefix="coevolve-") as directory:
             path = Path(directory) / "fresh.duckdb"
             with _opened(path) as fresh:
-                self._ingest(fresh)
+                self._ingest(fresh, until)
             with _attached(connection, path, FRESH, "READ_ONLY"):
                 yield
 
     # ---- rows that the journal has lost, back into it
+
+    def _salvage_all(self, connection: Connection, counts: list[int]) -> None:
+        """Then nobody needs the index. It is discarded while it is still ours: were it closed first, another process
+        might be at work on the file that goes, and leave its log beside the one that comes."""
+        self._salvage(connection, counts)
+        connection.execute("CHECKPOINT")
+        _discard(self.index)
 
     def _salvage(self, connection: Connection, counts: list[int]) -> None:
         """In a segment of its own, behind which no writer's half line can stand."""
@@ -215,17 +236,22 @@ class Store:
 
     # ---- the journal's rows into a connection
 
-    def _ingest(self, connection: Connection) -> int:
-        """Insert what the segments hold past the stored cursors, in transactions that move the cursors too."""
+    def _ingest(self, connection: Connection, until: Mapping[str, Cursor] | None = None) -> int:
+        """Insert what the segments hold past the stored cursors, in transactions that move the cursors too; with
+        `until` no more than is before these."""
         now, count = time.time(), 0
-        known = {name: Cursor(*at) for name, *at in connection.execute("FROM cursor").fetchall()}
+        known = _cursors(connection)
         pending: list[Row] = []
         moved: dict[str, Cursor] = {}
         for segment in segments(self.journal.directory):
             start = known.get(segment.name, START)
-            if segment.stat().st_size <= start.offset:
+            if size(segment) <= start.offset:
                 continue
+            end = start if until is None else until.get(segment.name, START)
             for batch in read(segment, start):
+                if until is not None and start.offset >= end.offset:
+                    break
+                start = batch.end
                 for problem in batch.problems:
                     log.warning("journal %s; skipped", problem)
                 pending += batch.rows
@@ -241,25 +267,41 @@ class Store:
 
     # ---- opening, and making again what is damaged
 
-    def _with_index(self, action: Callable[[Connection], T], wait_s: float) -> T:
-        with self._threads, self._index(wait_s) as connection:
+    def _with_index(self, action: Callable[[Connection], T], wait_s: float, *, must: bool = False) -> T:
+        with self._threads, self._index(wait_s, must=must) as connection:
             return action(connection)
 
     @contextlib.contextmanager
-    def _index(self, wait_s: float) -> Iterator[Connection]:
-        """The index, writable. Waits for another process to let go of it, then raises Locked."""
+    def _index(self, wait_s: float, *, must: bool = False) -> Iterator[Connection]:
+        """The index, writable. Waits for another process to let go of it, then raises Locked. Who can do without it
+        leaves it to those who wait and `must` have it, lest many short looks keep a run waiting."""
         self._make_root()
         deadline = time.monotonic() + wait_s
         with contextlib.ExitStack() as stack:
-            while True:
-                try:
-                    connection = stack.enter_context(_opened(self.index))
-                    break
-                except Locked:
-                    if time.monotonic() >= deadline:
-                        raise
-                    time.sleep(0.02)
+            with self._waiting(must) as may_try:
+                while True:
+                    try:
+                        if not may_try():
+                            raise Locked(f"{self.index} is awaited by another process; run again")
+                        connection = stack.enter_context(_opened(self.index))
+                        break
+                    except Locked:
+                        if time.monotonic() >= deadline:
+                            raise
+                        time.sleep(0.02)
             yield connection
+
+    @contextlib.contextmanager
+    def _waiting(self, must: bool) -> Iterator[Callable[[], bool]]:
+        """Whether to try for the index now. Those who must have it share a lock as long as they wait; the others try
+        only while nobody holds it."""
+        folder = os.open(self.root, os.O_RDONLY)
+        try:
+            if must:
+                fcntl.flock(folder, fcntl.LOCK_SH)
+            yield lambda: must or _lockable(folder)
+        finally:
+            os.close(folder)
 
     @contextlib.contextmanager
     def _current(self) -> Iterator[Connection]:
@@ -308,6 +350,11 @@ class Store:
         self._publish(connection)
         return count
 
+    def _update_and_count(self, connection: Connection) -> int:
+        """All rows: another process may have ingested them before."""
+        self._update(connection)
+        return sum(_count(connection, kind) for kind in KINDS)
+
     def _publish(self, connection: Connection) -> None:
         """Replace the export if the index holds more."""
         if _file_extent(self.export) == _extent(connection):
@@ -315,9 +362,12 @@ class Store:
         for left_over in self.root.glob(".export-*"):
             left_over.unlink()
         path = self.root / f".export-{os.getpid()}.duckdb"
+        self._copy(connection, path)
+        path.replace(self.export)
+
+    def _copy(self, connection: Connection, path: Path) -> None:
         with _attached(connection, path, "copy", "STORAGE_VERSION 'v1.5.0'"):
             connection.execute(f'COPY FROM DATABASE "{self.index.stem}" TO "copy"')
-        path.replace(self.export)
 
     @contextlib.contextmanager
     def _readable_copy(self) -> Iterator[Path]:
@@ -373,6 +423,16 @@ def _attached(connection: Connection, path: Path, name: str, option: str) -> Ite
         connection.execute(f'DETACH "{name}"')
 
 
+def _lockable(file: int) -> bool:
+    """Whether nobody else holds a lock of the open file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True
+
+
 def _discard(path: Path) -> None:
     path.unlink(missing_ok=True)
     Path(f"{path}.wal").unlink(missing_ok=True)
@@ -400,6 +460,16 @@ def _grouped(rows: Iterable[Row]) -> dict[type[Row], list[Row]]:
     for row in rows:
         groups.setdefault(type(row), {}).setdefault(attrgetter(*row.KEY)(row), row)
     return {row_type: list(unique.values()) for row_type, unique in groups.items()}
+
+
+def _cursors(connection: Connection) -> dict[str, Cursor]:
+    """How far the file holds each segment."""
+    return {name: Cursor(*at) for name, *at in connection.execute("FROM cursor").fetchall()}
+
+
+def _count(connection: Connection, kind: str) -> int:
+    ((count,),) = connection.execute(f'SELECT count(*) FROM "{kind}"').fetchall()
+    return int(count)
 
 
 def _extent(connection: Connection) -> int:

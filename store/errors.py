@@ -13,3 +13,7 @@ class UsageError(CoevolveError):
 
 class StoreError(CoevolveError):
     """The store is damaged or out of reach; the message says what to run."""
+
+
+class RowRefused(StoreError):
+    """A row holds what no store can; nothing of its batch was written, and the same rows will never be taken."""

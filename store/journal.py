@@ -13,6 +13,8 @@ writer that died, and are not read. A line whose checksum fails is reported and 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import io
 import os
 import secrets
 import threading
@@ -25,7 +27,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 
-from store.errors import StoreError
+from store.errors import RowRefused, StoreError
 from store.rows import Row, without_lone_surrogates
 from store.schema import KINDS, columns, kind_of
 
@@ -137,6 +139,7 @@ class Journal:
             _make_directory(self.directory)
             self._path = self.directory / f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_SH)  # until it is closed: it tells `set_aside` of a writer at work
             self._pid, self._size = os.getpid(), 0
             _sync_directory(self.directory)
         return self._file
@@ -156,7 +159,7 @@ class Journal:
 
 
 def encode(rows: list[Row]) -> bytes:
-    """The lines of one batch. StoreError if a row's values don't fit its type, so that no unreadable line is made."""
+    """The lines of one batch. RowRefused if a row's values don't fit its type, so that no unreadable line is made."""
     lines = []
     for left, row in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
         body = b'"kind":"%s","left":%d,"row":%s}' % (kind_of(type(row)).encode(), left, _encode_row(row))
@@ -173,7 +176,7 @@ def _encode_row(row: Row) -> bytes:
         _ROWS[kind_of(type(row))].decode(data)
         _check_integers(row)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, KeyError) as error:
-        raise StoreError(f"a {type(row).__name__} row cannot be stored: {error}") from error
+        raise RowRefused(f"this {type(row).__name__} row cannot be stored: {error}") from error
     return data
 
 
@@ -187,7 +190,60 @@ def _check_integers(row: Row) -> None:
 
 def segments(directory: Path) -> list[Path]:
     """All segments, oldest first."""
-    return sorted(directory.glob("*.jsonl"))
+    return [path for path in sorted(directory.glob("*.jsonl")) if not path.is_dir()]
+
+
+def strays(directory: Path) -> list[Path]:
+    """Folders that stand where a segment should: no row is in them, and none can be."""
+    return [path for path in sorted(directory.glob("*.jsonl")) if path.is_dir()]
+
+
+def size(segment: Path) -> int:
+    """Bytes of a segment; 0 if it was set aside meanwhile."""
+    with _readable(segment) as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def set_aside(segment: Path) -> bool:
+    """Move a damaged segment, or a stray, to the folder `damaged`, where it is kept and nothing reads it. Before, its
+    whole rows are made durable in a segment of their own, at the same place in the order. False, and nothing is
+    touched, while its writer is at work."""
+    if segment.is_dir():
+        _move_aside(segment)
+        return True
+    with _readable(segment) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        _mend(segment)
+        _move_aside(segment)
+    return True
+
+
+def _mend(segment: Path) -> None:
+    draft = segment.with_name(f".mended-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with draft.open("wb") as file:
+            for batch in read(segment):
+                file.write(encode(batch.rows))
+            file.flush()
+            os.fsync(file.fileno())
+            some = file.tell() > 0
+        if some:
+            draft.replace(segment.with_name(f"{segment.stem}-mended.jsonl"))
+            _sync_directory(segment.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _move_aside(path: Path) -> None:
+    folder = path.parent / "damaged"
+    folder.mkdir(exist_ok=True)
+    target = folder / path.name
+    path.rename(target if not target.exists() else target.with_name(f"{path.name}-{secrets.token_hex(4)}"))
+    _sync_directory(folder)
+    _sync_directory(path.parent)
 
 
 def read(segment: Path, start: Cursor = START) -> Iterator[Batch]:
@@ -217,8 +273,11 @@ def read(segment: Path, start: Cursor = START) -> Iterator[Batch]:
 @contextlib.contextmanager
 def _readable(segment: Path) -> Iterator[BinaryIO]:
     try:
-        with segment.open("rb") as file:
-            yield file
+        if os.path.lexists(segment):
+            with segment.open("rb") as file:
+                yield file
+        else:  # set aside since it was listed: its rows are in another
+            yield io.BytesIO()
     except OSError as error:
         raise StoreError(
             f"journal {segment} cannot be read ({error.strerror}); make it readable, or, if it is lost, move it away "

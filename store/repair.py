@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from store.arrow import from_tuples
-from store.journal import START, Problem, read
+from store.journal import START, Problem, read, segments, size, strays
 from store.migrations import Connection
 from store.rows import Row
 from store.schema import KINDS, columns, tool_calls_of
@@ -26,11 +26,28 @@ class Rebuilt:
     """What `Store.rebuild` did."""
 
     rows: int
-    """Read from the journal, the salvaged ones among them."""
+    """Of the journal, each once, the salvaged ones among them."""
     salvaged: int
     """Written back to the journal, which had lost them."""
     unreadable: str
     """Why the old index could not be asked; empty if it could."""
+    set_aside: int = 0
+    """Damaged segments of the journal that were moved to its folder `damaged`, their whole rows to new ones."""
+
+
+def bad_segments(directory: Path) -> Iterator[Path]:
+    """Segments with damaged lines, and what stands in the place of one."""
+    yield from strays(directory)
+    for segment in segments(directory):
+        if any(problem.kind == "damaged" for problem in bad_lines(segment)):
+            yield segment
+
+
+def journal_problems(directory: Path) -> Iterator[Problem]:
+    for stray in strays(directory):
+        yield Problem(kind="damaged", where=stray.name, detail="a folder in the place of a segment")
+    for segment in segments(directory):
+        yield from bad_lines(segment)
 
 
 def bad_lines(segment: Path) -> Iterator[Problem]:
@@ -38,7 +55,7 @@ def bad_lines(segment: Path) -> Iterator[Problem]:
     for batch in read(segment):
         end = batch.end
         yield from batch.problems
-    torn = segment.stat().st_size - end.offset
+    torn = size(segment) - end.offset
     if torn:
         detail = f"{torn} bytes of an unfinished batch, dropped: its writer was killed or is still writing"
         yield Problem(kind="torn", where=f"{segment.name}:{end.line + 1}", detail=detail)

@@ -219,9 +219,10 @@ class Signal:
 class Exploration:
     KEY: ClassVar[tuple[str, ...]] = ("id",)
     id: str
-    """content_id("exploration", run, t, signal_id or "unguided", index)."""
+    """content_id("exploration", run, t, signal_id or "unguided", index), and the attempt where it is not the first."""
     run: str
     t: int
+    """Iteration in which it was run; a signal whose explorations failed is explored again in a later one."""
     signal_id: str | None
     """None = unguided."""
     index: int

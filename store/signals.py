@@ -71,6 +71,19 @@ def open_signals(
     return signals
 
 
+def due(store: Store, run: str, t: int, settings: SignalSettings | None = None) -> list[Signal]:
+    """What round t explores: its own signals, and older ones, not yet expired, whose explorations all failed for our
+    own faults. Only explorations before t count, so that a round which goes on after a kill is due the same."""
+    return store.rows(
+        Signal,
+        """
+        run = ? AND (t = ? OR t BETWEEN ? AND ? AND id IN (
+            SELECT signal_id FROM exploration WHERE run = ? AND t < ?
+            GROUP BY signal_id HAVING bool_and(outcome = 'infra')))""",
+        [run, t, t - (settings or SignalSettings()).expire, t - 1, run, t],
+    )
+
+
 _NEWEST = """
     SELECT coalesce((SELECT max(t) FROM phase WHERE run = ? AND name = 'train'),
                     (SELECT max(t) FROM signal WHERE run = ?))

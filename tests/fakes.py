@@ -209,6 +209,9 @@ class EchoEnv:
     def twins(self, task: Task) -> list[str]:
         return [content_id("echo", task.world, task.reference)]
 
+    def answers(self, task: Task) -> list[str]:
+        return [content_id("answer", task.world, str(task.expected).casefold())]
+
     def action_tokens(self, step_action: str) -> list[str]:
         return step_action.split()
 

@@ -67,6 +67,7 @@ def test_rows_that_the_journal_has_lost_are_told_and_written_back(place: Workspa
         "rows": 5,
         "salvaged": 5,
         "unreadable": "",
+        "set_aside": 0,
         "snapshots": [],
         "refused": [],
     }
@@ -76,6 +77,13 @@ def test_rows_that_the_journal_has_lost_are_told_and_written_back(place: Workspa
 
 def test_the_report_for_people(place: Workspace) -> None:
     assert db(place, "rebuild").out == "the index is made again from 5 rows of the journal\n"
+    place.store.journal.close()
+    (segment,) = segments(place.store.journal.directory)
+    segment.write_bytes(b"{}\n" + segment.read_bytes())
+    folder = place.store.journal.directory / "damaged"
+    done = db(place, "rebuild").out.splitlines()
+    assert done[1:] == [f"1 damaged segments are set aside in {folder}; their whole rows are in new ones"]
+    assert db(place, "check").code == 0
     segments(place.store.journal.directory)[0].unlink()
     assert "5 of them were salvaged: the journal had lost them, and has them again" in db(place, "rebuild").out
     place.store.index.write_bytes(b"garbage" * 4000)

@@ -19,6 +19,7 @@ from coevolve.show import inert
 from coevolve.workspace import Workspace
 from tests.cli import coevolve
 from tests.loops import make_workspace
+from tests.store_rows import task
 from tests.tiny_model import write_random_model
 
 
@@ -40,11 +41,18 @@ def test_sql_as_table_json_and_csv(work: Path) -> None:
 
 def test_why_tells_the_lineage_of_an_explored_task(work: Path) -> None:
     query = "select task_id from verdict where adopt and task_id in (select unnest(task_ids) from snapshot) limit 1"
-    task = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["task_id"]
-    told = coevolve("why", "--workspace", work, task[:10]).out
-    for words in (task, "signal       none: unguided", "exploration", "step", "verdict      valid", "snapshots    D_0"):
+    found = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["task_id"]
+    told = coevolve("why", "--workspace", work, found[:10]).out
+    for words in (
+        found,
+        "signal       none: unguided",
+        "exploration",
+        "step",
+        "verdict      valid",
+        "snapshots    D_0",
+    ):
         assert words in told
-    data = json.loads(coevolve("why", "--workspace", work, task, "--json").out)
+    data = json.loads(coevolve("why", "--workspace", work, found, "--json").out)
     assert data["lineage"][0]["exploration"]["steps"]
 
 
@@ -62,8 +70,16 @@ def test_why_names_the_run_that_has_the_task(work: Path, tmp_path: Path) -> None
 
 def test_why_of_a_seed_task(work: Path) -> None:
     query = "select id from task where origin = 'seed' limit 1"
-    task = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["id"]
-    assert "seed tasks" in coevolve("why", "--workspace", work, task).out
+    found = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["id"]
+    assert "seed tasks" in coevolve("why", "--workspace", work, found).out
+
+
+def test_why_sends_no_control_characters(work: Path) -> None:
+    hostile = task(1, user_turns=["\x1b[2J\x00\u202egotcha\n"], reference="SELECT '\x1b[31m'")
+    Workspace.find(str(work)).store.append(hostile)
+    told = coevolve("why", "--workspace", work, hostile.id).out
+    assert r"\x1b[2J\x00\u202egotcha\n" in told
+    assert all(line.isprintable() for line in told.splitlines())
 
 
 def test_status_before_and_after_the_first_run(work: Path, tmp_path: Path) -> None:

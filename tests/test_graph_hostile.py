@@ -12,15 +12,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from graphs.model import MAX_TEXT, normalise
+from graphs.model import MAX_COUNT, MAX_TEXT, normalise
 from graphs.prompting import ROLES, read, render
 from graphs.replies import read_context, read_finding, read_repair, read_tasks
 from graphs.settings import ModelSettings
 from graphs.state import Entry, View
-from store.rows import Candidate, content_id
-from tests.graph_setup import candidate, explore, explorer, job, of, signal, validate
+from store.rows import Candidate, Step, content_id
+from tests.graph_setup import DONE, LOOK, candidate, explore, explorer, job, of, signal, validate
+from tests.scripted import calls
 
+NO = object()
 ANY_TEXT = st.text(st.characters(), max_size=200)
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | ANY_TEXT,
@@ -34,7 +38,9 @@ READERS: list[Any] = [read_context, read_tasks, read_repair, read_finding]
 
 
 def storable(value: Any) -> bool:
-    return bool(content_id(msgspec.to_builtins(value)))
+    """By a row, and by a checkpoint."""
+    kind, data = JsonPlusSerializer().dumps_typed(value)
+    return bool(content_id(msgspec.to_builtins(value))) and JsonPlusSerializer().loads_typed((kind, data)) is not NO
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
@@ -46,6 +52,11 @@ def storable(value: Any) -> bool:
 @example(text='{"tasks": [{"user_turns": ["a"], "reference": "\\ud800"}]}')
 @example(text='{"tasks": [{"user_turns": ["a"], "reference": 1e999}]}')
 @example(text='{"tasks": [{"user_turns": ["a"], "reference": NaN}]}')
+@example(text='{"where": "", "failure": "", "vary": [], "x": 18446744073709551615}')
+@example(text='{"where": "", "failure": "", "vary": [], "x": 18446744073709551616}')
+@example(text='{"tasks": [{"user_turns": ["a"], "reference": -9223372036854775809}]}')
+@example(text='{"where": "", "failure": "", "vary": [], "x": ' + "[" * 300 + "]" * 300 + "}")
+@example(text='{"task": {"user_turns": ["a"], "reference": ' + '{"a":' * 900 + "1" + "}" * 901 + "}")
 @example(text="x" * 1_000_000)
 def test_readers_give_storable_data_or_a_value_error(reader: Any, text: str) -> None:
     try:
@@ -98,6 +109,38 @@ def test_messages_become_storable_calls(text: str, name: str, args: dict[str, An
     assert len(reply.calls) == 2
     assert reply.calls[1]["error"]
     assert all(len(json.dumps(call)) < 10 * MAX_TEXT for call in reply.calls)
+
+
+@pytest.mark.parametrize("depth", [51, 300, 900])
+def test_deep_arguments_are_refused_in_words_that_the_model_reads(depth: int) -> None:
+    args: Any = {}
+    for _ in range(depth):
+        args = {"a": args}
+    (call,) = normalise(AIMessage("", tool_calls=[{"name": "x", "args": args, "id": "1"}]), ModelSettings()).calls
+    assert "nested more than 50 deep" in str(call["error"])
+
+
+def test_a_number_over_64_bits_costs_one_call_and_not_the_exploration(tmp_path: Path) -> None:
+    big = calls("say", word=2**64)
+    (found,), rows = explore(explorer(act=[big, LOOK, DONE]), tmp_path, [job()])
+    assert (found.outcome, [step.failed for step in of(Step, rows)]) == ("done", [True, False])
+    assert "does not fit 64 bits" in of(Step, rows)[0].observation
+    assert len(of(Candidate, rows)) == 1
+
+
+FIGURE = st.integers() | st.just(10**30) | st.just(-(10**30))
+
+
+@given(prompt=FIGURE, completion=FIGURE, cost=st.integers() | st.floats() | st.text(max_size=3) | st.none())
+@example(prompt=10**30, completion=-5, cost=float("nan"))
+@example(prompt=2**63, completion=2**62, cost=float("inf"))
+@example(prompt=7, completion=8, cost=0.25)
+def test_what_a_server_says_of_its_use_is_believed_within_bounds(prompt: int, completion: int, cost: Any) -> None:
+    usage = UsageMetadata(input_tokens=prompt, output_tokens=completion, total_tokens=0)
+    reply = normalise(AIMessage("", usage_metadata=usage, response_metadata={"response_cost": cost}), ModelSettings())
+    assert reply.prompt_tokens == (prompt if 0 <= prompt <= MAX_COUNT else 0)
+    assert reply.completion_tokens == (completion if 0 <= completion <= MAX_COUNT else 0)
+    assert reply.cost == (cost if isinstance(cost, int | float) and 0 <= cost <= MAX_COUNT else 0)
 
 
 def test_content_blocks_are_read_as_text() -> None:

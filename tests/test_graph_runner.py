@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from envs.errors import InfraError
 from envs.protocols import Draft
+from graphs import model
 from graphs.bench import in_order
-from graphs.settings import ModelSettings
+from graphs.settings import ExploreSettings, ModelSettings
 from store.errors import StoreError, UsageError
+from store.journal import encode
 from store.rows import Candidate, Exploration, Json, Origin, Row, Signal, Task, Verdict
 from tests.graph_setup import DONE, LOOK, Echo, candidate, explore, explorer, job, of, signal, validate
 from tests.scripted import Roles, calls
@@ -178,6 +181,46 @@ def test_verdicts_come_in_candidate_order(tmp_path: Path) -> None:
     verdicts, rows = validate(explorer(), tmp_path, many, env=Echo())
     assert [one.candidate_id for one in of(Verdict, rows)] == [one.id for one in many]
     assert [one.reason for one in verdicts] == ["valid"] * 3 + ["duplicate"] * 6
+
+
+class Refusing(list[Row]):
+    """A store that takes what the journal takes."""
+
+    def append_batch(self, rows: Sequence[Row]) -> None:
+        encode(list(rows))
+        self.extend(rows)
+
+
+def unstorable() -> Roles:
+    """A model whose figures nobody has checked, so that a row can't hold their sum."""
+    return explorer(act=[calls("look", tokens=2**62), calls("look", tokens=2**62), DONE])
+
+
+def test_rows_that_the_store_refuses_end_the_exploration_as_infra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "MAX_COUNT", 2**63)
+    rich = ExploreSettings(token_budget=2**64)
+    calls, kept = ModelSettings(attempts=1, concurrency=1), Refusing()
+    found, _ = explore(unstorable(), tmp_path, [job(0), job(1)], settings=rich, calls=calls, append=kept.append_batch)
+    assert [one.outcome for one in found] == ["infra", "done"]
+    assert "does not fit 64 bits" in str(found[0].error)
+    assert [one.id for one in of(Exploration, kept)] == [one.id for one in found]
+    with closing(sqlite3.connect(tmp_path / "graphs.sqlite")) as connection:
+        assert connection.execute("select count(*) from checkpoints").fetchone() == (0,)
+
+
+def test_rows_that_the_store_refuses_end_the_validation_as_infra(tmp_path: Path) -> None:
+    class Absurd(Echo):
+        def materialize(self, draft: Draft, origin: Origin) -> Task:
+            return replace(super().materialize(draft, origin), split="nowhere")  # type: ignore[arg-type]
+
+    kept = Refusing()
+    verdicts, _ = validate(explorer(), tmp_path, [candidate()], env=Absurd(), append=kept.append_batch)
+    assert [(one.adopt, one.reason) for one in verdicts] == [(False, "infra")]
+    assert "split" in verdicts[0].detail
+    assert of(Verdict, kept) == verdicts
+    assert of(Task, kept) == []
 
 
 def full_sqlite() -> sqlite3.OperationalError:

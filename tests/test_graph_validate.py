@@ -178,6 +178,20 @@ def test_a_held_out_item_is_never_admitted(tmp_path: Path) -> None:
     assert verdicts[0].detail == held.id
 
 
+def test_what_gives_a_held_out_answer_away_is_never_admitted_but_is_no_duplicate(tmp_path: Path) -> None:
+    held = Echo().task("HELLO")
+    verdicts, _ = validate(explorer(), tmp_path / "a", [candidate()], held_out=[held])
+    assert (only(verdicts), verdicts[0].detail) == ((False, "held_out"), held.id)
+    verdicts, _ = validate(explorer(), tmp_path / "b", [candidate()], known=[held])
+    assert only(verdicts) == (True, "valid")
+
+
+@pytest.mark.parametrize("text", ["say\x1b[2J", "say\u202e it", "<|im_end|>", "[INST] say"])
+def test_hostile_text_is_no_task_of_any_environment(tmp_path: Path, text: str) -> None:
+    verdicts, _ = validate(explorer(), tmp_path, [candidate(turns=[text]), candidate(text, index=1)])
+    assert [(one.adopt, one.reason) for one in verdicts] == [(False, "unfit_text")] * 2
+
+
 def test_of_equal_candidates_the_first_is_adopted_whatever_finishes_first(tmp_path: Path) -> None:
     pair = [candidate("hello", index=0, turns=["slow"]), candidate("hello", index=1, turns=["fast"])]
     play = explorer(**{"try": [LOOK, LOOK, LOOK, FINE]})

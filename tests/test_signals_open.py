@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from store.db import Store
 from store.errors import UsageError
 from store.rows import Signal, SignalKind, content_id
-from store.signals import KINDS, SignalSettings, open_signals, pick
+from store.signals import KINDS, SignalSettings, due, open_signals, pick
 from tests.store_rows import exploration, phase
 
 
@@ -137,3 +137,15 @@ def test_picking_is_fair_whole_and_independent_of_order(counts: tuple[int, int, 
     taken = [sum(each.kind == kind for each in chosen) for kind in KINDS]
     unfinished = [n for n, of in zip(taken, counts, strict=True) if n < of]
     assert all(n <= min(unfinished) + 1 for n in taken if unfinished)
+
+
+def test_a_round_is_due_its_own_signals_and_older_ones_that_only_failed(store: Store) -> None:
+    lost, done, half, expired, new = signal("a"), signal("b"), signal("c"), signal("d", t=-1), signal("e", t=2)
+    untried = signal("f", t=1)
+    store.append(lost, done, half, expired, new, untried, exploration(done.id))
+    store.append(exploration(each.id, outcome="infra", index=1) for each in (lost, half, expired))
+    store.append(exploration(half.id))
+    assert {each.id for each in due(store, "r", 2)} == {lost.id, new.id}
+    store.append(exploration(lost.id, t=2))  # the round itself changes nothing in what is due
+    assert {each.id for each in due(store, "r", 2)} == {lost.id, new.id}
+    assert due(store, "r", 3) == []

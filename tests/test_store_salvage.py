@@ -15,7 +15,7 @@ import pytest
 from store import db, repair
 from store.db import Store
 from store.errors import StoreError
-from store.journal import Journal, segments
+from store.journal import Journal, read, segments, size
 from store.repair import Rebuilt
 from store.rows import ROW_TYPES, Row, Step, Task, Trajectory
 from tests.store_rows import step, task, trajectory
@@ -153,16 +153,84 @@ def test_a_segment_that_cannot_be_read_is_named_and_nothing_is_discarded(store: 
     before = all_rows(store)
     segment = segments(store.journal.directory)[1]
     segment.unlink()
-    segment.mkdir()
-    (segment / "x").mkdir()
-    for action in (store.check, store.rebuild):
+    segment.symlink_to(segment.name)
+    for action in (store.check, store.rebuild, store.ingest):
         with pytest.raises(
-            StoreError, match=rf"{segment.name} cannot be read \(Is a directory\).*move it away and run"
+            StoreError, match=rf"{segment.name} cannot be read \(Too many levels.*\).*move it away and run"
         ):
             action()
     segment.rename(store.root / "away")
     assert store.rebuild().salvaged == 5
     assert all_rows(store) == before
+
+
+def test_a_folder_in_the_place_of_a_segment_is_told_and_keeps_nothing_from_being_salvaged(store: Store) -> None:
+    before = all_rows(store)
+    segment = segments(store.journal.directory)[1]
+    segment.unlink()
+    segment.mkdir()
+    (segment / "x").mkdir()
+    assert f"{segment.name}: damaged: a folder in the place of a segment" in map(str, store.check())
+    made = store.rebuild()
+    assert (made.salvaged, made.set_aside, all_rows(store)) == (5, 1, before)
+    assert store.check() == []
+    assert (store.journal.directory / "damaged" / segment.name / "x").is_dir()
+
+
+# ---- damaged lines are set aside
+
+
+def damage_the_first_line(segment: Path) -> bytes:
+    segment.write_bytes(b"x" + segment.read_bytes()[1:])
+    return segment.read_bytes()
+
+
+def closed(root: Path) -> Store:
+    """Two tasks in a segment whose writer has gone, and another with the same key as the second in a later one."""
+    for rows in ([task(1), task(2)], [task(2, origin="outside")]):
+        writer = Store(root)
+        writer.append(rows)
+        writer.journal.close()
+    return Store(root)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the index has the row", "nobody has the row"])
+def test_a_damaged_line_is_set_aside_and_everything_else_stays(tmp_path: Path, known: bool) -> None:
+    store = closed(tmp_path)
+    if known:
+        store.ingest()
+    segment, later = segments(store.journal.directory)
+    data = damage_the_first_line(segment)
+    made = store.rebuild()
+    assert (made.salvaged, made.set_aside) == (int(known), 1)
+    assert [row.origin for row in store.rows(Task, order="user_turns")] == ["seed"] * (1 + known)  # the first stays
+    assert store.check() == []
+    assert (store.journal.directory / "damaged" / segment.name).read_bytes() == data
+    assert segment not in segments(store.journal.directory)
+    assert later in segments(store.journal.directory)
+    assert store.rebuild().set_aside == 0
+
+
+def test_a_segment_that_is_written_to_is_left_alone(tmp_path: Path) -> None:
+    writer = Store(tmp_path)
+    writer.append(task(1), task(2))
+    (segment,) = segments(writer.journal.directory)
+    damage_the_first_line(segment)
+    other = Store(tmp_path)
+    assert other.rebuild().set_aside == 0
+    writer.append(task(3))
+    assert len(other.rows(Task)) == 2
+    writer.journal.close()
+    assert (other.rebuild().set_aside, other.check()) == (1, [])
+    assert len(other.rows(Task)) == 2
+
+
+def test_a_segment_that_is_set_aside_between_listing_and_reading_holds_up_nobody(tmp_path: Path) -> None:
+    store = closed(tmp_path)
+    listed = segments(store.journal.directory)
+    damage_the_first_line(listed[0])
+    store.rebuild()
+    assert (size(listed[0]), list(read(listed[0]))) == (0, [])
 
 
 # ---- the index can't be asked

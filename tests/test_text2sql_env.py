@@ -187,6 +187,56 @@ def test_twins_share_a_question_or_a_reference() -> None:
     assert not keys(first) & keys(task("SELECT name FROM shop WHERE stars = 5", "Others?")) - {env.twins(first)[1]}
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "WHICH Shops have 5 stars",
+        "Which shops have 5 stars ?!",
+        "\tWhich\u00a0shops\u2003have 5\nstars?",
+        "Whi\u200bch shops ha\u00adve 5 stars?",
+        "Which\u202e shops\x00 have 5 stars?",
+        "Which sho\u0336ps have 5 stars?",
+        "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in "Which shops have 5 stars?"),
+    ],
+)
+def test_a_question_that_reads_the_same_is_a_twin(spelling: str) -> None:
+    env = tiny_env()
+    first = task("SELECT name FROM shop WHERE stars = 5", "Which shops have 5 stars?")
+    other = replace(first, user_turns=[spelling], reference="SELECT 1")
+    assert env.twins(first)[0] == env.twins(other)[0]
+    assert env.twins(replace(first, user_turns=["Which shops have 4 stars?"]))[0] != env.twins(first)[0]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "SELECT * FROM (SELECT name FROM shop WHERE stars = 5)",
+        "SELECT (name) FROM shop WHERE (stars) = (5)",
+        "SELECT name AS n FROM shop WHERE stars = 5 LIMIT 1000",
+        "SELECT name FROM shop WHERE stars = 5 AND 1",
+        "SELECT name FROM shop WHERE stars = 5 ORDER BY name DESC",
+        "SELECT /* five */ name FROM shop WHERE stars > 4 -- stars",
+        "WITH best AS (SELECT name FROM shop WHERE stars = 5) SELECT name FROM best",
+    ],
+)
+def test_the_same_rows_on_all_populations_are_the_same_answer(written: str) -> None:
+    env, first = tiny_env(), task("SELECT name FROM shop WHERE stars = 5")
+    assert env.answers(task(written, "Others?")) == env.answers(first) != []
+    assert env.answers(replace(first)) == tiny_env().answers(first)  # whoever made the task
+    assert env.answers(task("SELECT name FROM shop WHERE stars = 3 OR stars = 2")) != env.answers(first)
+
+
+def test_comments_are_not_kept_in_a_reference() -> None:
+    made = task("SELECT name /* <|im_end|> */ FROM shop -- '\n WHERE stars = 5 AND name <> '--' /* ")
+    assert made.reference == "SELECT name   FROM shop  \n WHERE stars = 5 AND name <> '--'"
+    assert asyncio.run(tiny_env().replay(made)).success
+
+
+@pytest.mark.parametrize("question", ["", " \n", "???", "12 + 3", "😀😀"])
+def test_a_question_has_a_word(question: str) -> None:
+    assert reasons("SELECT name FROM shop WHERE stars = 5", question) == ["bad_question"]
+
+
 def test_action_tokens_of_both_modes() -> None:
     env = tiny_env()
     assert env.action_tokens("```sql\nSELECT a FROM t WHERE b\n```") == ["SELECT", "WHERE"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +97,55 @@ def test_references_need_only_run(spider: Path) -> None:
         ("dev.json", [{"db_id": "travel", "query": "x"}], r"dev.json item 0: field question is missing"),
         ("dev.json", [{"db_id": "travel", "question": "x"}], r"dev.json item 0: field query \(or SQL\) is missing"),
         ("dev.json", [DEV | {"db_id": "moon"}], r"dev.json item 0: db_id 'moon'.*database/moon/moon.sqlite"),
+        ("dev.json", [DEV, DEV | {"question": "\ud800 x"}], r"dev.json item 1: field question is no valid Unicode"),
+        ("dev.json", [DEV | {"query": "SELECT '\udfff'"}], r"dev.json item 0: field query \(or SQL\) is no valid"),
+        ("dev.json", [DEV | {"evidence": "\ud800"}], r"dev.json item 0: field evidence is no valid Unicode"),
+        ("dev.json", [DEV | {"db_id": ["travel"]}], r"dev.json item 0: field db_id is missing or no text"),
+        ("dev.json", [DEV | {"db_id": "\ud800"}], r"dev.json item 0: field db_id is no valid Unicode"),
         ("tables.json", [{"db_id": "moon"}], r"tables.json item 0: db_id 'moon'"),
+        ("tables.json", [{"db_id": ["travel"]}], r"tables.json item 0: db_id .*travel"),
+        ("tables.json", [{"db_id": "\ud800"}], r"tables.json item 0: db_id '\ufffd'"),
         ("database/travel/travel.sqlite", "no database at all, sorry" * 99, r"travel.sqlite: it is no SQLite database"),
     ],
 )
 def test_what_is_wrong_is_named_by_file_and_item(spider: Path, file: str, data: Any, words: str) -> None:
     write(spider / file, data)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words) as error:
+        load(spider)
+    assert str(error.value).encode()
+
+
+def test_a_byte_order_mark_is_no_part_of_the_data(spider: Path) -> None:
+    (spider / "dev.json").write_bytes(b"\xef\xbb\xbf" + (spider / "dev.json").read_bytes())
+    assert len(load(spider).suites()["gold"]) == 1
+
+
+def test_a_file_of_items_that_is_none_is_named(spider: Path) -> None:
+    (spider / "train_x.json").mkdir()
+    with pytest.raises(UsageError, match=r"train_x.json: it cannot be read \(Is a directory\)"):
+        load(spider)
+    (spider / "train_x.json").rmdir()
+    (spider / "train_x.json").symlink_to("/nowhere/train.json")
+    with pytest.raises(UsageError, match=r"train_x.json: it cannot be read \(No such file"):
+        load(spider)
+
+
+def test_a_view_of_a_table_that_is_gone_is_told(spider: Path) -> None:
+    with closing(sqlite3.connect(spider / "database/trade/trade.sqlite")) as connection:
+        connection.execute("CREATE VIEW broken AS SELECT * FROM nowhere")
+        connection.commit()
+    with pytest.raises(UsageError, match=r"trade.sqlite: its schema cannot be read \(.*nowhere"):
+        load(spider)
+
+
+def test_an_environment_without_tasks_is_an_error(spider: Path) -> None:
+    write(spider / "train_spider.json", [TRAIN | {"query": "nope"}])
+    with pytest.raises(UsageError, match="none of the 1 items of split train can be used"):
+        load(spider).seed_tasks()
+    write(spider / "train_spider.json", [])
+    assert load(spider).seed_tasks() == []  # a folder to test on
+    write(spider / "dev.json", [])
+    with pytest.raises(UsageError, match=r"there is no item in .*train_spider.json, .*dev.json"):
         load(spider)
 
 
@@ -109,6 +153,23 @@ def test_a_reference_that_does_not_run_is_left_out_and_named(spider: Path, caplo
     write(spider / "dev.json", [DEV, DEV | {"query": "SELECT nope FROM city"}])
     assert len(load(spider).suites()["gold"]) == 1
     assert "dev.json item 1 is left out: execution_error: population 0: no such column: nope" in caplog.text
+
+
+LONG = TRAIN | {"question": "x" * 5001}
+MARKED = TRAIN | {"question": "<|im_end|> hi"}
+
+
+def test_a_question_that_no_prompt_should_hold_is_left_out_and_named(
+    spider: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(spider / "train_spider.json", [LONG, MARKED, TRAIN | {"question": "x" * 5000}])
+    write(spider / "dev.json", [DEV | {"question": LONG["question"]}, DEV | MARKED])
+    env = load(spider)
+    assert [len(task.user_turns[0]) for task in env.seed_tasks()] == [5000]
+    assert [task.user_turns[0] for task in env.suites()["gold"]] == [MARKED["question"]]  # only tested on: as it is
+    assert "train_spider.json item 0 is left out: bad_question: 5001 characters, at most 5000" in caplog.text
+    assert "train_spider.json item 1 is left out: unfit_text: it holds '<|im_end|>'" in caplog.text
+    assert "dev.json item 0 is left out: bad_question" in caplog.text
 
 
 def test_a_folder_that_is_something_else(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import pytest
 import torch
 
 from envs.protocols import Message
+from store.errors import UsageError
 from tests.fakes import EchoEnv
 from tests.tiny_model import write_random_model
+from training import sft
 from training.chat import solution_ids
 from training.config import ModelSettings, SftSettings
 from training.model import load_model, load_tokenizer
-from training.sft import fine_tune, solutions
+from training.sft import context, fine_tune, solutions
 
 FLOAT = ModelSettings(dtype="float32", threads=1)
 QUICK = SftSettings(lr=1e-2, batch=2, lora_r=4, lora_alpha=8)
@@ -87,6 +89,20 @@ def test_the_seed_decides_everything(folder: Path) -> None:
 
     assert all(map(torch.equal, weights(1), weights(1)))
     assert not all(map(torch.equal, weights(1), weights(2)))
+
+
+def test_a_row_longer_than_the_model_reads_is_left_out_and_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lengths = sorted(len(solution_ids(load_tokenizer(folder), talk)[0]) for talk in TALKS)
+    assert context(folder) > lengths[-1]
+    monkeypatch.setattr(sft, "context", lambda _: lengths[-1] - 1)
+    _, figures = tune(folder)
+    assert (figures["examples"], figures["too_long"], figures["steps"]) == (2, 1, 1)
+    assert f"1 of 3 references are longer than the {lengths[-1] - 1} tokens" in caplog.text
+    monkeypatch.setattr(sft, "context", lambda _: 1)
+    with pytest.raises(UsageError, match="none of 3 references fits the 1 tokens"):
+        tune(folder)
 
 
 def test_references_that_do_not_replay_are_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import tempfile
 from collections.abc import Sequence
@@ -15,15 +16,18 @@ from training.model import device, load_model, load_tokenizer, prepare, with_ada
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from torch.nn.functional import cross_entropy
-from transformers import PrinterCallback, TrainerCallback
+from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from envs.errors import InfraError
 from envs.protocols import Env, Message, Report
+from store.errors import UsageError
 from store.rows import Json, Task
 from training.chat import IGNORED, solution_ids
 from training.config import ModelSettings, SftSettings
+
+log = logging.getLogger(__name__)
 
 SHORT = 512
 """Tokens up to which plain matrix products beat the fused attention's backward pass on a CPU (a fifth of a step)."""
@@ -48,7 +52,15 @@ def fine_tune(
     """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only."""
     prepare(model_settings, seed)
     tokenizer = load_tokenizer(folder)
-    rows = [solution_ids(tokenizer, conversation) for conversation in conversations]
+    made = [solution_ids(tokenizer, conversation) for conversation in conversations]
+    limit = context(folder)
+    rows = [row for row in made if len(row[0]) <= limit]
+    if not rows:
+        raise UsageError(f"train: none of {len(made)} references fits the {limit} tokens that the model reads")
+    if too_long := len(made) - len(rows):
+        log.warning(
+            "%d of %d references are longer than the %d tokens that the model reads", too_long, len(made), limit
+        )
     short = device() == "cpu" and max(len(ids) for ids, _ in rows) <= SHORT
     base = load_model(folder, model_settings.dtype, attention="eager" if short else "sdpa")
     model = with_lora(base, adapter, settings)
@@ -65,7 +77,12 @@ def fine_tune(
         loss = trainer.train().training_loss
     if not (math.isfinite(loss) and all(weight.isfinite().all() for weight in model.parameters())):
         raise InfraError(f"the update diverged (loss {loss}); lower train.sft.lr, now {settings.lr:g}")
-    return model, {"examples": len(rows), "steps": trainer.state.global_step, "loss": loss}
+    return model, {"examples": len(rows), "too_long": too_long, "steps": trainer.state.global_step, "loss": loss}
+
+
+def context(folder: Path) -> int:
+    """Tokens that the model can read: a longer row teaches nothing, and its attention may not fit the memory."""
+    return int(getattr(AutoConfig.from_pretrained(folder), "max_position_embeddings", 2**31))
 
 
 def with_lora(model: Any, adapter: Path | None, settings: SftSettings) -> Any:

@@ -4,7 +4,7 @@ A reason is `word: explanation`; the words are stable, verdicts carry them:
 
     unknown_world   no such world
     unknown_tool    the draft allows a tool that does not exist
-    bad_question    empty, or longer than 500 characters
+    bad_question    without any letter, or longer than 500 characters
     parse_error     no single SELECT, or SQLite can't read it
     execution_error SQLite refuses or fails
     too_slow        over the budget of a query
@@ -16,6 +16,8 @@ A reason is `word: explanation`; the words are stable, verdicts carry them:
 
 from __future__ import annotations
 
+from envs.protocols import Draft
+from envs.text import unfit_draft
 from envs.text2sql.engine import QueryError, Result
 from envs.text2sql.results import empty, same
 from envs.text2sql.session import TOOLS
@@ -23,16 +25,28 @@ from envs.text2sql.sqltext import ordered, parse, settled
 from envs.text2sql.world import Populations, SqlWorld
 
 MAX_QUESTION = 500
+MAX_GIVEN = 5000
+"""Characters of a question of a benchmark made elsewhere, BIRD's evidence included."""
 MAX_ROWS = 200
 _WORDS = {"syntax": "parse_error", "budget": "too_slow", "deadline": "too_slow", "too_large": "too_large"}
 
 
 def check_draft(question: str, tools: list[str]) -> list[str]:
     reasons = [f"unknown_tool: {name!r}" for name in tools if name not in TOOLS]
-    if not question.strip():
-        reasons.append("bad_question: it is empty")
+    if not any(char.isalpha() for char in question):
+        reasons.append("bad_question: there is no word in it")
     if len(question) > MAX_QUESTION:
         reasons.append(f"bad_question: {len(question)} characters, at most {MAX_QUESTION} are allowed")
+    return reasons
+
+
+def check_given(draft: Draft, *, trained: bool) -> list[str]:
+    """Reasons against an item of a benchmark made elsewhere, whose questions may be longer. What is only tested on
+    stays as it is, so that scores can be compared."""
+    reasons = [f"unfit_text: {why}"] if trained and (why := unfit_draft(draft)) else []
+    length = len(draft.user_turns[0])
+    if length > MAX_GIVEN:
+        reasons.append(f"bad_question: {length} characters, at most {MAX_GIVEN} are allowed")
     return reasons
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -14,9 +15,9 @@ from typing import Any
 from envs.errors import InvalidTask
 from envs.protocols import ActionFormat, Draft, Message, Outcome, Session, World
 from envs.text2sql import sqltext
-from envs.text2sql.checks import check_draft, check_reference, run_reference
+from envs.text2sql.checks import check_draft, check_given, check_reference, run_reference
 from envs.text2sql.engine import Result, build, tables
-from envs.text2sql.results import constant_query, fingerprint
+from envs.text2sql.results import constant_query, empty, fingerprint
 from envs.text2sql.session import DirectSession, ToolsSession, direct_prompt
 from envs.text2sql.world import SqlWorld
 from store.errors import UsageError
@@ -63,6 +64,7 @@ class Text2Sql:
         self._questions = dict(questions or {})
         self._skip = skip
         self._tasks: dict[Split, list[Task]] = {}
+        self._answers: dict[str, list[str]] = {}
 
     def worlds(self, split: Split) -> list[World]:
         return [World(id=w.id, env=self.name, split=w.split) for w in self._worlds.values() if w.split == split]
@@ -99,11 +101,16 @@ class Text2Sql:
         return self._check(draft)[0]
 
     def twins(self, task: Task) -> list[str]:
-        words = " ".join(re.findall(r"\w+|[<>=%]", " ".join(task.user_turns).casefold()))
         return [
-            "question:" + content_id(task.world, words),
+            "question:" + content_id(task.world, _words(" ".join(task.user_turns))),
             "sql:" + content_id(task.world, sqltext.canonical(str(task.reference))),
         ]
+
+    def answers(self, task: Task) -> list[str]:
+        if task.id not in self._answers:
+            _, results = run_reference(self._world(task.world), str(task.reference))
+            self._answers[task.id] = _answer(task, results)
+        return self._answers[task.id]
 
     def action_tokens(self, step_action: str) -> list[str]:
         calls = _tool_calls(step_action)
@@ -147,42 +154,65 @@ class Text2Sql:
         return [*check_draft(draft.user_turns[0], draft.tools), *reasons], results
 
     def _task(self, draft: Draft, origin: Origin, results: list[Result]) -> Task:
-        lists = sqltext.ordered(draft.reference)
+        reference = sqltext.strip_comments(draft.reference).strip()  # SFT learns from it, and comments say anything
+        lists = sqltext.ordered(reference)
         content: dict[str, Any] = {
             "env": self.name,
             "env_version": self.version,
             "world": draft.world,
             "user_turns": draft.user_turns,
             "tools": draft.tools,
-            "reference": draft.reference,
+            "reference": reference,
             "expected": [fingerprint(result, ordered=lists) for result in results],
         }
-        return Task(
+        task = Task(
             id=task_id(**content),
             **content,
             split=self._worlds[draft.world].split,
-            structure=self.structure(draft.reference),
-            difficulty=self.difficulty(draft.reference),
+            structure=self.structure(reference),
+            difficulty=self.difficulty(reference),
             origin=origin,
         )
+        self._answers[task.id] = _answer(task, results)
+        return task
 
     def _of_split(self, split: Split) -> list[Task]:
         if split not in self._tasks:
-            items = self._questions[split]() if split in self._questions else ()
-            made = (self._given(item) for item in items)
-            self._tasks[split] = [replace(task, split=split) for task in made if task is not None]
+            items = list(self._questions[split]()) if split in self._questions else []
+            made = (self._given(item, split) for item in items)
+            tasks = [replace(task, split=split) for task in made if task is not None]
+            if items and not tasks:
+                raise UsageError(f"{self.name}: none of the {len(items)} items of split {split} can be used, see above")
+            self._tasks[split] = tasks
         return list(self._tasks[split])
 
-    def _given(self, item: Question) -> Task | None:
+    def _given(self, item: Question, split: Split) -> Task | None:
         draft = Draft(world=item.world, user_turns=[item.question], reference=item.sql)
         world = self._worlds.get(item.world)
         reasons, results = run_reference(world, item.sql) if world else ([f"unknown_world: {item.world!r}"], [])
+        reasons += check_given(draft, trained=split == "train")
         if not reasons:
             return self._task(draft, "seed", results)
         if not self._skip:
             raise UsageError(f"{item.where}: {reasons[0]}; correct or remove the item")
         log.warning("%s is left out: %s", item.where, reasons[0])
         return None
+
+
+def _words(question: str) -> str:
+    """The question as its words alone: one spelling for what looks or reads the same."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", question).casefold())
+    seen = (c for c in plain if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf", "Mn", "Mc", "Me"))
+    return " ".join(re.findall(r"\w+|[<>=%]", "".join(seen)))
+
+
+def _answer(task: Task, results: list[Result]) -> list[str]:
+    """One key of the rows on all populations, in whatever order. On a single one many questions have the same count
+    by chance: there the statement's structure must be the same too."""
+    if all(map(empty, results)):
+        return []
+    rows = [fingerprint(result, ordered=False) for result in results]
+    return ["answer:" + content_id(task.world, rows, task.structure if len(results) == 1 else None)]
 
 
 def _invalid(reasons: list[str]) -> InvalidTask:

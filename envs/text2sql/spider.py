@@ -24,7 +24,7 @@ from envs.text2sql.engine import Limits, tables
 from envs.text2sql.env import Question, Text2Sql
 from envs.text2sql.world import SqlWorld
 from store.errors import UsageError
-from store.rows import Split
+from store.rows import Split, without_lone_surrogates
 
 LIMITS = Limits(vm_steps=500_000_000, deadline_s=30.0, rows=10_000, result_bytes=10_000_000, value_bytes=1_000_000)
 """BIRD's databases reach gigabytes, and its queries seconds."""
@@ -39,12 +39,18 @@ class _Files:
     databases: dict[str, Path]
     items: dict[Split, list[Path]]
 
+    @property
+    def paths(self) -> list[Path]:
+        return [path for paths in self.items.values() for path in paths]
+
 
 def load(folder: str | Path) -> Text2Sql:
     """The environment over a Spider or BIRD folder. UsageError names the file and the item that is wrong."""
     files = _find(Path(folder))
     _check_tables_json(Path(folder) / "tables.json", files.databases)
     questions: Items = {split: _read_all(paths, files.databases) for split, paths in files.items.items()}
+    if not any(questions.values()):
+        raise UsageError(f"folder {str(folder)!r}: there is no item in {', '.join(map(str, files.paths))}")
     named = {item.world for items in questions.values() for item in items}
     worlds = [_world(name, path, questions) for name, path in sorted(files.databases.items()) if name in named]
     loaders: dict[Split, Callable[[], list[Question]]] = {
@@ -76,7 +82,9 @@ def _world(name: str, path: Path, questions: Items) -> SqlWorld:
     try:
         shape = tuple(tables(path))
     except sqlite3.Error as error:
-        raise UsageError(f"{path}: it is no SQLite database ({error})") from error
+        readable = isinstance(error, sqlite3.OperationalError)  # a file, but for example a view of a table that is gone
+        what = "its schema cannot be read" if readable else "it is no SQLite database"
+        raise UsageError(f"{path}: {what} ({error})") from error
     variants = sorted(other for other in path.parent.glob("*.sqlite") if other != path)
     return SqlWorld(id=name, split=splits[0], tables=shape, populations=(path, *variants), limits=LIMITS)
 
@@ -86,8 +94,13 @@ def _check_tables_json(path: Path, databases: dict[str, Path]) -> None:
         return
     for number, entry in enumerate(_items(path)):
         name = entry.get("db_id")
-        if name not in databases:
-            raise UsageError(f"{path} item {number}: db_id {name!r}: there is no database/{name}/{name}.sqlite")
+        if not isinstance(name, str) or name not in databases:
+            raise _no_database(f"{path} item {number}", name)
+
+
+def _no_database(where: str, name: object) -> UsageError:
+    shown = without_lone_surrogates(str(name))
+    return UsageError(f"{where}: db_id {shown!r}: there is no database/{shown}/{shown}.sqlite")
 
 
 def _read_all(paths: Iterable[Path], databases: dict[str, Path]) -> list[Question]:
@@ -100,7 +113,9 @@ def _read(path: Path, databases: dict[str, Path]) -> list[Question]:
 
 def _items(path: Path) -> list[dict[str, Any]]:
     try:
-        items = json.loads(path.read_text(encoding="utf-8"))
+        items = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path}: it cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: no JSON ({error})") from error
     if not isinstance(items, list):
@@ -113,14 +128,14 @@ def _items(path: Path) -> list[dict[str, Any]]:
 
 def _question(where: str, item: dict[str, Any], databases: dict[str, Path]) -> Question:
     text = {"db_id": item.get("db_id"), "question": item.get("question"), "query": item.get("query", item.get("SQL"))}
+    text["evidence"] = str(item.get("evidence") or "").strip()
     for field, value in text.items():
-        if not isinstance(value, str) or not value.strip():
-            words = "query (or SQL)" if field == "query" else field
+        words = "query (or SQL)" if field == "query" else field
+        if not isinstance(value, str) or not (value.strip() or field == "evidence"):
             raise UsageError(f"{where}: field {words} is missing or no text")
+        if value != without_lone_surrogates(value):
+            raise UsageError(f"{where}: field {words} is no valid Unicode (it holds half a surrogate pair); correct it")
     if text["db_id"] not in databases:
-        raise UsageError(
-            f"{where}: db_id {text['db_id']!r}: there is no database/{text['db_id']}/{text['db_id']}.sqlite"
-        )
-    evidence = str(item.get("evidence") or "").strip()
-    question = f"{evidence}\n{text['question']}" if evidence else str(text["question"])
+        raise _no_database(where, text["db_id"])
+    question = f"{text['evidence']}\n{text['question']}" if text["evidence"] else str(text["question"])
     return Question(world=str(text["db_id"]), question=question, sql=str(text["query"]), where=where)
