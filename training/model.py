@@ -93,11 +93,10 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
     The names are those of the base model's own state. The model itself is left alone.
     """
-    deltas = {
-        name: module.get_delta_weight(module.active_adapters[0])
-        for name, module in model.base_model.model.named_modules()
-        if isinstance(module, LoraLayer)
-    }
+    layers: list[tuple[str, Any]] = [
+        (name, module) for name, module in model.base_model.model.named_modules() if isinstance(module, LoraLayer)
+    ]
+    deltas = {name: layer.get_delta_weight(layer.active_adapters[0]) for name, layer in layers}
     for name, weight in model.base_model.model.named_parameters():
         if ".lora_" in name:
             continue
