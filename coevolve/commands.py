@@ -234,9 +234,11 @@ def explore_command(
     if not chosen:
         return counts, f"run {run.id}: no open signal ({which}), so there was nothing to explore"
     failed = [row.error for row in rows if row.outcome == "infra"]
-    if not counts["signals"]:
-        why = f"the last of {len(failed)} explorations failed with: {failed[-1]}" if failed else "none is left to try"
-        raise CoevolveError(f"run {run.id}: none of {len(chosen)} open signals was explored; {why}")
+    if failed and not counts["signals"]:
+        raise CoevolveError(
+            f"run {run.id}: none of {len(chosen)} open signals was explored; the last of {len(failed)} explorations "
+            f"failed with: {failed[-1]}"
+        )
     shown = f"run {run.id}: explored {counts['signals']} signals"
     return counts, f"{shown}{f', {len(failed)} explorations failed' if failed else ''}; next: coevolve validate"
 

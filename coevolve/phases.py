@@ -15,7 +15,7 @@ from graphs.known import Known
 from graphs.runner import explore_all, validate_all
 from graphs.state import ExploreJob
 from store import signals as weaknesses
-from store.errors import UsageError
+from store.errors import CoevolveError, UsageError
 from store.rows import (
     Exploration,
     Phase,
@@ -146,6 +146,10 @@ def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = F
             for index in times
             if failed[signal.id, index] < EXPLORE_ATTEMPTS
         ]
+    if chosen and not jobs:
+        raise CoevolveError(
+            f"none of {len(chosen)} open signals is left to explore: {EXPLORE_ATTEMPTS} attempts failed"
+        )
     return _explore(loop, jobs)
 
 

@@ -139,7 +139,7 @@ class Env(Protocol):
 
     def answers(self, task: Task) -> list[str]:
         """Keys of the outcome that is asked for: a task that shares one with a held-out item gives its answer away,
-        however differently question and reference are written (docs/decisions/0004)."""
+        however differently question and reference are written (docs/decisions/0005)."""
         ...
 
     def action_tokens(self, step_action: str) -> list[str]:

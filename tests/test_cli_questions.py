@@ -17,6 +17,7 @@ import pytest
 from coevolve.cli import main
 from coevolve.show import inert
 from coevolve.workspace import Workspace
+from store.rows import Snapshot
 from tests.cli import coevolve
 from tests.loops import make_workspace
 from tests.store_rows import task
@@ -74,9 +75,11 @@ def test_why_of_a_seed_task(work: Path) -> None:
     assert "seed tasks" in coevolve("why", "--workspace", work, found).out
 
 
-def test_why_sends_no_control_characters(work: Path) -> None:
+def test_why_sends_no_control_characters(work: Path, tmp_path: Path) -> None:
+    work = Path(shutil.copytree(work, tmp_path / "work"))
     hostile = task(1, user_turns=["\x1b[2J\x00\u202egotcha\n"], reference="SELECT '\x1b[31m'")
-    Workspace.find(str(work)).store.append(hostile)
+    frozen = Snapshot(id="s", run="r001", t=1, task_ids=[hostile.id], created_at=0.0)
+    Workspace.find(str(work)).store.append([hostile, frozen])
     told = coevolve("why", "--workspace", work, hostile.id).out
     assert r"\x1b[2J\x00\u202egotcha\n" in told
     assert all(line.isprintable() for line in told.splitlines())

@@ -67,7 +67,7 @@ def test_what_failed_is_told_and_explored_by_the_next_call(place: Workspace, bro
 def test_attempts_are_bounded(place: Workspace, broken: pytest.MonkeyPatch) -> None:
     for _ in range(phases.EXPLORE_ATTEMPTS):
         assert "failed with" in explore(place).err
-    assert "none of 1 open signals was explored; none is left to try" in explore(place).err
+    assert "none of 1 open signals is left to explore: 4 attempts failed" in explore(place).err
     assert len(outcomes(place)) == 2 * phases.EXPLORE_ATTEMPTS
 
 

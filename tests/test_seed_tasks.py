@@ -40,7 +40,8 @@ def test_a_seed_that_is_held_out_is_left_out_and_both_are_named(
     settings = (f"env=text2sql:{folder}", "policy=litellm:none", "seed_set.unguided=0", "eval.suites=[]", "eval.final=")
     options = [part for setting in settings for part in ("--set", setting)]
     done = coevolve("seed", "--workspace", tmp_path / "work", *options, "--json")
-    assert (done.code, json.loads(done.out)) == (0, {"run": "r001", "seeds": 1, "unguided": 0, "held_out": 1})
+    wanted = {"run": "r001", "seeds": 1, "unguided": 0, "pending": 0, "held_out": 1}
+    assert (done.code, json.loads(done.out)) == (0, wanted)
     (kept,) = Workspace.find(str(tmp_path / "work")).store.rows(Task)
     assert kept.user_turns == [SEED["question"]]
     assert f"({same['question']!r}) is left out: it gives away item " in caplog.text
