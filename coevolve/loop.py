@@ -51,6 +51,10 @@ class Loop:
     def finished(self, t: int, name: str) -> bool:
         return bool(self.store.rows(Phase, "run = ? and t = ? and name = ?", [self.run.id, t, name]))
 
+    def trained(self, t: int) -> bool:
+        """Whether iteration t is finished and the version that it made is there: a checkpoint may be deleted."""
+        return (self.run.checkpoints / str(t + 1)).exists() and self.finished(t, "train")
+
 
 def once(loop: Loop, t: int, name: str, work: Callable[[Loop, int], dict[str, Any]]) -> None:
     """Do `work` and commit it as a Phase row; a phase that has its row is skipped."""
@@ -136,7 +140,7 @@ class Trainer:
 
     def begin(self, t: int) -> None:
         """Let it train on D_t, which is frozen, unless that is done."""
-        if self._done(t):
+        if self._loop.trained(t):
             return
         if self._begun != t:
             self._loop.begin(t, "train")
@@ -149,17 +153,12 @@ class Trainer:
     def wait(self, t: int) -> None:
         """Return once iteration t is trained. CoevolveError if the process ended before."""
         self.begin(t)
-        published = self._loop.run.checkpoints / str(t + 1)
-        while not (published.exists() and self._done(t)):
-            if self._child and self._child.poll() is not None and not self._done(t):
+        while not self._loop.trained(t):
+            if self._child and self._child.poll() is not None and not self._loop.trained(t):
                 raise_if_failed("train", self._child.returncode)
                 raise CoevolveError(f"`coevolve train --follow` ended before iteration {t} was trained: --resume")
             self._loop.stop.wait(0.1)
             _raise_if_stopped(self._loop)
-
-    def _done(self, t: int) -> bool:
-        self._loop.store.ingest()
-        return self._loop.finished(t, "train") and (self._loop.run.checkpoints / str(t + 1)).exists()
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def train_snapshot(loop: Loop, ref: str, kept: Engines, *, resume: bool) -> dict
             )
     elif t and not loop.finished(t - 1, "train"):
         raise UsageError(f"--snapshot: iteration {t} needs policy version {t}; train iteration {t - 1} first")
-    if loop.finished(t, "train") and not (loop.run.checkpoints / str(t + 1)).exists():
+    if loop.finished(t, "train") and not loop.trained(t):
         _train(loop, snapshot, kept)  # its checkpoint was deleted: made again from the rollouts that are in the store
     once(loop, t, "train", lambda loop, t: _train(loop, snapshot, kept))
     counts = loop.store.rows(Phase, "run = ? and t = ? and name = 'train'", [run, t])[0].counts
@@ -58,7 +58,7 @@ def follow(loop: Loop, rounds: int | None) -> dict[str, Any]:
     t = 0
     with engines(loop) as kept:
         while rounds is None or t < rounds:
-            if not (loop.finished(t, "train") and (loop.run.checkpoints / str(t + 1)).exists()):
+            if not loop.trained(t):
                 _await_snapshot(loop, t)
             counts = train_snapshot(loop, str(t), kept, resume=True)
             t += 1

@@ -17,8 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.local_server import serving
 
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 
@@ -101,14 +103,6 @@ def serve(*script: Behaviour) -> Iterator[FakeServer]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.block_on_close = False
-    fake = FakeServer(url=f"http://127.0.0.1:{server.server_address[1]}/v1")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as url:
+        fake = FakeServer(url=f"{url}/v1")
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()

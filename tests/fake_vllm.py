@@ -12,8 +12,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.local_server import serving
 
 
 @dataclass
@@ -67,15 +69,9 @@ def fake_vllm(name: str, answers: Mapping[str, Any] | None = None) -> Iterator[F
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.block_on_close = False
-    fake = FakeVLLM(url=f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield fake
-    finally:
-        fake.released.set()
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        fake = FakeVLLM(url=url)
+        try:
+            yield fake
+        finally:
+            fake.released.set()

@@ -14,9 +14,8 @@ from typing import Any
 from envs.protocols import Outcome, Session
 from store.db import Store
 from store.rows import Metric, Row, Step, Task, Trajectory
-from store.snapshot import freeze
 from tests.fakes import EchoEnv, EchoSession
-from tests.tiny_model import write_random_model
+from tests.training_child import a_job
 from training.config import CollectSettings, GrpoSettings, ModelSettings, SftSettings, TrainSettings
 from training.engine import Engines
 from training.groups import Group, Ledger
@@ -71,27 +70,15 @@ class Ran:
         return Ran(self.root, self.counts | other.counts, self.rows + other.rows, self.reports + other.reports)
 
 
-def a_job(root: Path, t: int, env: EchoEnv, settings: TrainSettings) -> TrainJob:
-    if not (root / "model" / "config.json").exists():
-        write_random_model(root / "model")
-    frozen = freeze(root / "snapshots", "r", t, [env.task(word) for word in WORDS])
-    return TrainJob(
-        run="r",
-        t=t,
-        seed=11,
-        env=env,
-        policy=f"hf:{root / 'model'}",
-        snapshot=root / "snapshots" / f"{t}-{frozen.id}",
-        checkpoints=root / "checkpoints",
-        settings=settings,
-    )
+def echo_job(root: Path, t: int, env: EchoEnv, settings: TrainSettings) -> TrainJob:
+    return a_job(root, t, settings=settings, env=env, tasks=env.seed_tasks())
 
 
 def run(root: Path, t: int, *, score: Score = even, settings: TrainSettings = SETTINGS) -> Ran:
     """Iteration t in this process, its rows kept in memory."""
     ran = Ran(root)
     ran.counts[t] = train(
-        a_job(root, t, ScoredEnv(score), settings),
+        echo_job(root, t, ScoredEnv(score), settings),
         Engines(settings, run="r", home=root),
         Ledger(
             done=[],
@@ -111,7 +98,7 @@ def run_stored(root: Path, t: int) -> None:
     store = Store(root / "store")
     store.ingest()
     train(
-        a_job(root, t, ScoredEnv(), SETTINGS),
+        echo_job(root, t, ScoredEnv(), SETTINGS),
         Engines(SETTINGS, run="r", home=root),
         Ledger(
             done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from store.db import Store
-from store.rows import Json, Step, Trajectory
+from store.rows import Json, Step, Task, Trajectory
 from store.snapshot import freeze
 from tests.fakes import EchoEnv
 from tests.tiny_model import write_random_model
@@ -25,16 +26,23 @@ ENV = EchoEnv(words=("one", "two", "three", "four", "five"), turns=2)
 EXPLORED = [ENV.task(word, origin="explored") for word in ("six", "seven")]
 
 
-def a_job(root: Path, t: int = 0, *, settings: TrainSettings = SETTINGS) -> TrainJob:
-    """A job on D_t = four of five seed tasks and two explored ones, in a fresh or a begun folder."""
+def a_job(
+    root: Path,
+    t: int = 0,
+    *,
+    settings: TrainSettings = SETTINGS,
+    env: EchoEnv = ENV,
+    tasks: Sequence[Task] = (*ENV.seed_tasks()[:4], *EXPLORED),
+) -> TrainJob:
+    """A job on D_t, by default four of five seed tasks and two explored ones, in a fresh or a begun folder."""
     if not (root / "model" / "config.json").exists():
         write_random_model(root / "model")
-    frozen = freeze(root / "snapshots", "r", t, [*ENV.seed_tasks()[:4], *EXPLORED])
+    frozen = freeze(root / "snapshots", "r", t, tasks)
     return TrainJob(
         run="r",
         t=t,
         seed=11,
-        env=ENV,
+        env=env,
         policy=f"hf:{root / 'model'}",
         snapshot=root / "snapshots" / f"{t}-{frozen.id}",
         checkpoints=root / "checkpoints",

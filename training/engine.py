@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from envs.protocols import Policy
 from training.config import TrainSettings
-from training.model import merged
+from training.model import plain_weights
 from training.policy import HFPolicy
 
 
@@ -28,16 +28,22 @@ class Engines:
         self._settings, self._run, self._home = settings, run, home
         self._kept: Engine | None = None
 
+    def any(self, folder: Path, *, spec: str) -> Engine:
+        """The engine, whatever weights it has: for one who loads others before anything is sampled."""
+        if self._kept is None:
+            self._kept = self._build(folder, (), spec, version=0, step=0)
+        return self._kept
+
     def get(self, folder: Path, adapters: Sequence[Path], *, spec: str, version: int, step: int) -> Engine:
         """The engine with the weights of base + adapters. `folder` as `smollm2.resolve(spec)` gives it."""
         if self._kept is None:
-            self._kept = self._build(folder, adapters, spec, version, step)
+            self._kept = self._build(folder, adapters, spec, version=version, step=step)
         elif (self._kept.version, self._kept.step) != (version, step):
-            weights = merged(folder, adapters, self._settings.model.dtype).state_dict().items()
+            weights = plain_weights(folder, adapters, self._settings.model.dtype)
             self._kept.load(weights, version=version, step=step)
         return self._kept
 
-    def _build(self, folder: Path, adapters: Sequence[Path], spec: str, version: int, step: int) -> Engine:
+    def _build(self, folder: Path, adapters: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
         settings = self._settings
         if settings.engine.backend == "transformers":
             return HFPolicy(folder, spec=spec, adapters=adapters, version=version, step=step, settings=settings.model)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training.model import device, load_tokenizer, merged, merged_weights, prepare
+from training.model import device, finite, fresh_lora, load_tokenizer, merged, merged_weights, prepare
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental in TRL 1.16
 
@@ -27,7 +27,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked
 import msgspec
 import torch
 from datasets import Dataset
-from peft import LoraConfig, set_peft_model_state_dict
+from peft import set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PrinterCallback, TrainerCallback
@@ -200,7 +200,7 @@ def _train(job: Job, loop: Loop, start: Path | None) -> None:
         return
     trainer.args.max_steps = loop.steps + len(loop.feed.tasks)
     trainer.train(resume_from_checkpoint=str(start) if start else None)
-    if not all(weight.isfinite().all() for weight in trainer.model.parameters()):
+    if not finite(trainer.model):
         raise InfraError(f"the update diverged; lower train.grpo.lr, now {job.settings.grpo.lr:g}")
 
 
@@ -231,16 +231,10 @@ def make_trainer(
     """A trainer on a fresh adapter, for at most `steps` optimiser steps."""
     settings = job.settings
     base = merged(job.folder, job.reference, settings.model.dtype, attention="eager" if device() == "cpu" else "sdpa")
-    lora = LoraConfig(
-        r=settings.sft.lora_r,
-        lora_alpha=settings.sft.lora_alpha,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
     torch.manual_seed(job.seed % 2**63)
     trainer = kind(
         model=base,
-        peft_config=lora,
+        peft_config=fresh_lora(settings.sft),
         reward_funcs=reward,
         args=arguments(job),
         train_dataset=Dataset.from_dict({"prompt": [""] * (steps + 1) * settings.grpo.groups}),

@@ -13,7 +13,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import numpy
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -21,7 +21,7 @@ from transformers.utils import logging as transformers_logging
 from store.errors import UsageError
 from training import attention as grouped
 from training.chat import ensure_template
-from training.config import Dtype, ModelSettings
+from training.config import Dtype, ModelSettings, SftSettings
 
 transformers_logging.disable_progress_bar()
 
@@ -85,6 +85,24 @@ def merged(folder: Path, adapters: Sequence[Path], dtype: Dtype, *, attention: s
         model = adapted.unload()
         put_weights(model, weights)
     return model.eval()
+
+
+def plain_weights(folder: Path, adapters: Sequence[Path], dtype: Dtype) -> Iterable[tuple[str, torch.Tensor]]:
+    """(name, tensor) of base plus adapters, as `merged` makes them."""
+    weights: dict[str, torch.Tensor] = merged(folder, adapters, dtype).state_dict()
+    return weights.items()
+
+
+def fresh_lora(settings: SftSettings) -> LoraConfig:
+    """The adapter that every method trains."""
+    return LoraConfig(
+        r=settings.lora_r, lora_alpha=settings.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+
+
+def finite(model: Any) -> bool:
+    """Whether no weight has become infinite or no number."""
+    return all(weight.isfinite().all() for weight in model.parameters())
 
 
 @torch.no_grad()

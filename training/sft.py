@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 # First: it sets the environment of transformers.
-from training.model import device, load_model, load_tokenizer, prepare, with_adapter
+from training.model import device, finite, fresh_lora, load_model, load_tokenizer, prepare, with_adapter
 
 # isort: split
 from datasets import Dataset
-from peft import LoraConfig, get_peft_model
+from peft import get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
@@ -75,7 +75,7 @@ def fine_tune(
         )
         trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the command's own output
         loss = trainer.train().training_loss
-    if not (math.isfinite(loss) and all(weight.isfinite().all() for weight in model.parameters())):
+    if not (math.isfinite(loss) and finite(model)):
         raise InfraError(f"the update diverged (loss {loss}); lower train.sft.lr, now {settings.lr:g}")
     return model, {"examples": len(rows), "too_long": too_long, "steps": trainer.state.global_step, "loss": loss}
 
@@ -89,10 +89,7 @@ def with_lora(model: Any, adapter: Path | None, settings: SftSettings) -> Any:
     """The model with a trainable adapter; a fresh one is drawn from torch's generator, which `prepare` seeded."""
     if adapter:
         return with_adapter(model, adapter, trainable=True)
-    lora = LoraConfig(
-        r=settings.lora_r, lora_alpha=settings.lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    return get_peft_model(model, lora)
+    return get_peft_model(model, fresh_lora(settings))
 
 
 def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -> SFTConfig:

@@ -78,7 +78,7 @@ def _grpo(
     if job.t and parent.on is None:
         raise UsageError(OTHER_METHOD.format("grpo", "sft"))
     reference = checkpoint.adapters(job.checkpoints, 0)
-    engine = engines.get(folder, reference, spec=job.policy, version=job.t, step=parent.steps)
+    engine = engines.any(folder, spec=job.policy)  # `train_iteration` loads the trainer's weights first of all
     own = job.checkpoints / str(job.t) if parent.on is not None and parent.adapter else None
     update = Job(
         folder=folder,

@@ -17,7 +17,7 @@ from envs.errors import InfraError, PolicyUnavailable
 from envs.protocols import Completion, Request
 from training.completions import Speaker, complete
 from training.config import EngineSettings, ModelSettings
-from training.model import merged
+from training.model import plain_weights
 from training.serve import Served, Server, attach_trainable, free_port, healthy
 from training.sync import DiskReload, Nccl, SyncFailed, Weights, WeightSync
 
@@ -160,8 +160,7 @@ class VLLMPolicy:
 
     def _weights(self) -> Weights:
         """Base + adapters as plain weights."""
-        weights: Weights = merged(self._folder, self._adapters, self._settings.dtype).state_dict().items()
-        return weights
+        return plain_weights(self._folder, self._adapters, self._settings.dtype)
 
 
 class ServedPolicy:
@@ -200,7 +199,7 @@ def serving(
     )
     try:
         if adapters:
-            weights: Weights = merged(folder, adapters, settings.dtype).state_dict().items()
+            weights = plain_weights(folder, adapters, settings.dtype)
             folder = DiskReload(folder, scratch, engine.sync_s).write(weights)
         yield server, server.start(folder, stop)
     finally:
