@@ -41,25 +41,41 @@ async def collect(
     for start in range(0, len(tasks), settings.chunk):
         chunk = tasks[start : start + settings.chunk]
         if jobs := pending(chunk, outcomes, settings, t=t, seed=seed):
-            played = await play(
-                env,
-                jobs,
-                policy,
-                run=run,
-                t=t,
-                purpose="train",
-                temperature=settings.temperature,
-                max_tokens=settings.max_tokens,
-                deadline_s=settings.deadline_s,
-                max_attempts=settings.max_attempts,
-                quorum=settings.quorum,
-                grace_s=settings.grace_s,
-            )
-            append(rows_of(played))
-            outcomes |= newest_attempts(trajectory for trajectory, _ in played)
+            await play_jobs(env, jobs, policy, settings, run=run, t=t, outcomes=outcomes, append=append)
         report("rollouts", min(start + settings.chunk, len(tasks)) * settings.rollouts, total)
         check_share(outcomes, total, settings)
     return outcomes
+
+
+async def play_jobs(
+    env: Env,
+    jobs: Sequence[Job],
+    policy: Policy,
+    settings: CollectSettings,
+    *,
+    run: str,
+    t: int,
+    outcomes: Outcomes,
+    append: Append,
+) -> list[Played]:
+    """Play training rollouts, make them durable as one batch, and enter them in `outcomes`."""
+    played = await play(
+        env,
+        jobs,
+        policy,
+        run=run,
+        t=t,
+        purpose="train",
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens,
+        deadline_s=settings.deadline_s,
+        max_attempts=settings.max_attempts,
+        quorum=settings.quorum,
+        grace_s=settings.grace_s,
+    )
+    append(rows_of(played))
+    outcomes |= newest_attempts(trajectory for trajectory, _ in played)
+    return played
 
 
 def rows_of(played: Sequence[Played]) -> list[Row]:

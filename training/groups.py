@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from envs.protocols import Completion, Env, Policy, Report, Request
-from envs.rollout import Job, Played, play
+from envs.rollout import Job, Played
 from store.rows import Step, Task, Trajectory, content_id
-from training.collect import Append, Outcomes, check_share, newest_attempts, pending, rows_of
+from training.collect import Append, Outcomes, check_share, newest_attempts, pending, play_jobs
 from training.config import CollectSettings
 from training.flatten import Row, flatten
 
@@ -171,23 +171,10 @@ class Feed:
         return made
 
     async def _play(self, jobs: Sequence[Job], policy: Policy) -> list[Played]:
-        played = await play(
-            self.env,
-            jobs,
-            policy,
-            run=self.run,
-            t=self.t,
-            purpose="train",
-            temperature=self.settings.temperature,
-            max_tokens=self.settings.max_tokens,
-            deadline_s=self.settings.deadline_s,
-            max_attempts=self.settings.max_attempts,
-            quorum=self.settings.quorum,
-            grace_s=self.settings.grace_s,
+        append, outcomes = self.ledger.append, self.outcomes
+        return await play_jobs(
+            self.env, jobs, policy, self.settings, run=self.run, t=self.t, outcomes=outcomes, append=append
         )
-        self.ledger.append(rows_of(played))
-        self.outcomes |= newest_attempts(trajectory for trajectory, _ in played)
-        return played
 
     def _grouped(self, chunk: Sequence[Task], played: Sequence[Played]) -> list[Group]:
         rollouts = {task.id: self._rollouts(task) for task in chunk}
