@@ -25,7 +25,9 @@ def shared_prompt_logps(
     prompt [1, P] ids without padding; completions [K, C] ids and mask [K, C] padded on the right.
     """
     rows = completions.shape[0]
-    read = model(input_ids=prompt, use_cache=True, logits_to_keep=1)
+    read = model(
+        input_ids=prompt, use_cache=True, logits_to_keep=torch.tensor([prompt.shape[1] - 1], device=prompt.device)
+    )
     cache = read.past_key_values
     cache.batch_repeat_interleave(rows)
     seen = torch.cat([prompt.new_ones(rows, prompt.shape[1]), mask], dim=1)

@@ -144,7 +144,8 @@ def read(model: Any, front: Front, ids: torch.Tensor, mask: torch.Tensor) -> Non
         position_ids=positions,
         past_key_values=front.cache,
         use_cache=True,
-        logits_to_keep=1,
+        # an index, not a count: a slice of [B, L, H] is strided, and for each row torch would copy the whole head
+        logits_to_keep=torch.tensor([ids.shape[1] - 1], device=ids.device),
     )
     front.logits = output.logits[:, -1].float()
 
