@@ -31,6 +31,8 @@ class CollectSettings(BaseModel):
 
     rollouts: int = Field(default=8, ge=1)
     """K: rollouts of each task."""
+    tools: bool = False
+    """The policy works through the environment's tools; False = it answers in the environment's direct format."""
     temperature: float = Field(default=1.0, gt=0)
     max_tokens: int = Field(default=64, ge=1)
     """Tokens of one assistant message."""

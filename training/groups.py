@@ -181,6 +181,7 @@ class Feed:
             temperature=self.settings.temperature,
             max_tokens=self.settings.max_tokens,
             deadline_s=self.settings.deadline_s,
+            tools=self.settings.tools,
             max_attempts=self.settings.max_attempts,
             quorum=self.settings.quorum,
             grace_s=self.settings.grace_s,

@@ -171,7 +171,7 @@ def _update(
     """Fine-tune `parent` on the tasks' references and publish the next version; returns `counts` and its own."""
     version = 0 if parent is None else parent + 1
     started = time.monotonic()
-    conversations = asyncio.run(solutions(job.env, tasks))
+    conversations = asyncio.run(solutions(job.env, tasks, tools=job.settings.collect.tools))
     if not conversations:
         raise InfraError(f"none of the {len(tasks)} tasks of snapshot {snapshot.id} has a reference that replays")
     model, figures = fine_tune(
