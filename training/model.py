@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from store.errors import UsageError
 from training import attention as grouped
+from training import ranks
 from training.chat import ensure_template
 from training.config import Dtype, ModelSettings
 
@@ -91,20 +92,20 @@ def merged(folder: Path, adapters: Sequence[Path], dtype: Dtype, *, attention: s
 def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, tensor) of all parameters of the plain model that base and active adapter make, in the base's dtype.
 
-    The names are those of the base model's own state. The model itself is left alone.
+    The names are those of the base model's own state. The model itself is left alone. One weight at a time is made,
+    for all together are as large as the model; of a sharded model all ranks must take all of them.
     """
-    deltas = {
-        name: module.get_delta_weight(module.active_adapters[0])
-        for name, module in model.base_model.model.named_modules()
-        if isinstance(module, LoraLayer)
-    }
+    layers = {name: module for name, module in model.base_model.model.named_modules() if isinstance(module, LoraLayer)}
     for name, weight in model.base_model.model.named_parameters():
         if ".lora_" in name:
             continue
         module, _, last = name.rpartition(".base_layer.")
         plain = f"{module}.{last}" if module else name
-        delta = deltas.get(module) if last == "weight" else None
-        yield plain, weight.detach() if delta is None else weight.detach() + delta.to(weight.dtype)
+        merged = weight.detach()
+        if last == "weight" and module in layers:
+            layer = layers[module]
+            merged = merged + layer.get_delta_weight(layer.active_adapters[0]).to(weight.dtype)
+        yield plain, ranks.whole(merged)
 
 
 @torch.no_grad()
