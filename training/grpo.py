@@ -81,7 +81,9 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, *args: Any, **options: Any
     ) -> Any:
         prompts = input_ids[:, :-logits_to_keep]
-        if device() == "cpu" and attention_mask[:, :-logits_to_keep].all() and one_prompt(prompts):
+        # On several ranks each forward pass waits for the others', so all must take the same number: TRL's one.
+        alone = device() == "cpu" and ranks.world() == 1
+        if alone and attention_mask[:, :-logits_to_keep].all() and one_prompt(prompts):
             found: Any = shared_prompt_logps(
                 model,
                 prompts[:1],

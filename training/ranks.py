@@ -23,12 +23,12 @@ from typing import Any, TypeVar
 
 import torch
 from torch import distributed
+from torch.serialization import register_package
 
 T = TypeVar("T")
 WAIT = timedelta(days=7)
 """Longer than any rollout phase or wait for a snapshot."""
-LAUNCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
-LAUNCH = (*LAUNCH, "ACCELERATE_", "FSDP_")
+LAUNCH = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "ACCELERATE_", "FSDP_")
 """How the environment variables begin by which a launcher tells a process its place."""
 
 
@@ -63,6 +63,7 @@ def dismiss() -> None:
     """Rank 0, at the end of its work: the others return from `work`."""
     if world() > 1:
         _told(None)
+        distributed.destroy_process_group()
 
 
 def work() -> None:
@@ -77,7 +78,7 @@ def work() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             take_part(told)
     except Dismissed:
-        return
+        distributed.destroy_process_group()  # left open, its threads may abort the process at its end
 
 
 def mine(groups: Sequence[T]) -> list[T]:
@@ -125,6 +126,9 @@ def alone() -> Iterator[None]:
     """Work of rank 0 in which trainers must not wait for others, such as the warm start. Before the first `share`."""
     from accelerate.state import AcceleratorState
 
+    if world() == 1:
+        yield
+        return
     before = dict(os.environ)
     for name in before.keys() - place_free(before).keys():
         del os.environ[name]
@@ -151,4 +155,6 @@ def _words() -> Any:
     from accelerate import PartialState
 
     PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
+    # accelerate 1.15 calls a CPU rank's device cpu:0, a place to which torch 2.13 loads no optimiser.
+    register_package(100, lambda storage: None, lambda storage, place: storage if place.startswith("cpu:") else None)
     return distributed.new_group(backend="gloo", timeout=WAIT)
