@@ -24,6 +24,7 @@ from training.grpo import GroupTrainer, Job, Server, make_trainer
 from training.train import TrainJob, train
 
 Score = Callable[[str], float]
+HERE = Path(__file__).parent.parent
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 SETTINGS = TrainSettings(
     warm_start=False,

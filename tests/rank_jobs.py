@@ -1,21 +1,29 @@
-"""One rank of a training on several processes: `torchrun --nproc_per_node 2 -m tests.rank_jobs DIR [fail|diverge]`.
+"""One rank of a training on several processes: `torchrun --nproc_per_node 2 -m tests.rank_jobs DIR [CASE]`.
 
 Leaves in DIR, of each rank: `groups-R.json`, the tasks of each step's groups; `step-S-R.pt`, the weights after step S.
+Cases: `broken`, `diverged`, `odd` fail in the middle of an iteration, at its end and before it; `sharded` compares the
+weights of a model that FSDP has split.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tests.grpo_jobs import SETTINGS, even, run
+from tests.tiny_model import write_random_model
 from training import ranks
-from training.config import GrpoSettings
+from training.config import GrpoSettings, SftSettings
 from training.grpo import Loop
+from training.model import load_model, merged_weights
+from training.sft import with_lora
+
+ASKED = count()
 
 
 def watch(root: Path) -> None:
@@ -38,24 +46,59 @@ def watch(root: Path) -> None:
 
 
 def broken(said: str) -> float:
-    """A reward that fails when it is asked for the 61st time, in the middle of the iteration."""
-    broken.asked = getattr(broken, "asked", 0) + 1  # type: ignore[attr-defined]
-    if broken.asked > 30:  # type: ignore[attr-defined]
-        raise KeyError("the reward broke")
+    """A reward that ends the leader in the second step."""
+    if next(ASKED) > 20:
+        raise SystemExit(3)
     return even(said)
 
 
-def main(root: Path, fault: str) -> None:
-    watch(root)
-    if ranks.rank():
-        ranks.work()
-        return
-    lr = 1e38 if fault == "diverge" else SETTINGS.grpo.lr
-    groups = 3 if fault == "odd" else 2
-    settings = SETTINGS.model_copy(update={"grpo": GrpoSettings(groups=groups, lr=lr, beta=0.05)})
+def lead(root: Path, case: str) -> None:
+    lr = 1e38 if case == "diverged" else SETTINGS.grpo.lr
+    grpo = GrpoSettings(groups=3 if case == "odd" else 2, lr=lr, beta=0.05)
+    settings = SETTINGS.model_copy(update={"grpo": grpo})
     for t in (0, 1):
-        run(root, t, score=broken if fault == "fail" else even, settings=settings)
+        run(root, t, score=broken if case == "broken" else even, settings=settings)
     ranks.dismiss()
+
+
+def compare_shards(root: Path) -> None:
+    """Rank 0 has all weights of the split model, the other none."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    folder = write_random_model(root / str(ranks.rank()))
+    plain = dict(merged_weights(an_adapted(folder)))
+    model = an_adapted(folder)
+    ranks.await_all()
+    mesh = init_device_mesh("cpu", (2,))
+    for layer in model.base_model.model.model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    assert ranks.sharded(model)
+    kept = ranks.kept_by_rank_0(merged_weights(model))
+    assert len(kept) == (0 if ranks.rank() else len(plain))
+    assert all(torch.allclose(weight, plain[name], atol=1e-6) for name, weight in kept)
+    (root / f"sharded-{ranks.rank()}").touch()
+
+
+def an_adapted(folder: Path) -> Any:
+    torch.manual_seed(3)
+    model = with_lora(load_model(folder, "float32"), None, SftSettings(lora_r=4, lora_alpha=8))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(0, 0.1)
+    return model
+
+
+def main(root: Path, case: str) -> None:
+    watch(root)
+    if case == "sharded":
+        compare_shards(root)
+    elif ranks.rank():
+        ranks.work()
+    else:
+        lead(root, case)
 
 
 if __name__ == "__main__":

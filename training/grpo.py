@@ -101,8 +101,9 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
             ratio = ((found[0].detach() - old) * mask).exp()
             here = torch.stack([(ratio * mask).sum(), mask.sum().to(ratio.dtype), (ratio * mask).max()])
             total, tokens, largest = self.accelerator.gather(here).view(-1, 3).unbind(1)
-            self._metrics["train"]["is_ratio/mean"].append(total.sum().item() / max(1, tokens.sum().item()))
-            self._metrics["train"]["is_ratio/max"].append(largest.max().item())
+            if tokens.sum() > 0:  # else the step has fewer groups, and this is the place of one that is not there
+                self._metrics["train"]["is_ratio/mean"].append((total.sum() / tokens.sum()).item())
+                self._metrics["train"]["is_ratio/max"].append(largest.max().item())
         return found
 
 
@@ -207,6 +208,8 @@ def _told(job: Job, start: Path | None, tasks: int) -> Told:
         raise UsageError(
             f"train.grpo.groups = {groups}: {world} processes share the groups of a step; set a multiple of {world}"
         )
+    if ranks.shards_flat():
+        raise UsageError("train.accelerate: fsdp_version = 1 hides the names of the weights; set fsdp_version: 2 in it")
     return Told(job=job, start=start, tasks=tasks)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is local; an accidental look-up would hang without a network
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Without it matrix products on a GPU are not repeatable, and torch says so at each; it must be there before the first.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import numpy
 import torch
@@ -110,8 +112,8 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 @torch.no_grad()
 def put_weights(model: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Overwrite the model's parameters of these names. KeyError for a name that it does not have."""
-    own = dict(model.named_parameters())
+    """Overwrite the model's weights of these names, tied ones under either; KeyError for one that it does not have."""
+    own = model.state_dict()
     for name, weight in weights:
         own[name].copy_(weight)
 

@@ -28,8 +28,9 @@ from torch.serialization import register_package
 T = TypeVar("T")
 WAIT = timedelta(days=7)
 """Longer than any rollout phase or wait for a snapshot."""
-LAUNCH = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "ACCELERATE_", "FSDP_")
-"""How the environment variables begin by which a launcher tells a process its place."""
+PLACE = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+LAUNCH = ("GROUP_", "ROLE_", "TORCHELASTIC_", "ACCELERATE_", "FSDP_")
+"""The environment variables by which a launcher tells a process its place, and how others of it begin."""
 
 
 class Dismissed(Exception):
@@ -106,6 +107,11 @@ def sharded(model: Any) -> bool:
     return world() > 1 and any(hasattr(weight, "full_tensor") for weight in model.parameters())
 
 
+def shards_flat() -> bool:
+    """Whether accelerate was asked for FSDP's first version, whose shards have no names."""
+    return os.environ.get("ACCELERATE_USE_FSDP") == "true" and os.environ.get("FSDP_VERSION", "1") == "1"
+
+
 def whole(weight: torch.Tensor) -> torch.Tensor:
     """The weight itself, gathered from all ranks where each has a part of it; then all must ask."""
     return weight.full_tensor() if hasattr(weight, "full_tensor") else weight
@@ -118,7 +124,7 @@ def kept_by_rank_0(weights: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[st
 
 def place_free(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without what a launcher has put there: for a program that is no part of the training."""
-    return {name: value for name, value in environment.items() if not name.startswith(LAUNCH)}
+    return {name: value for name, value in environment.items() if name not in PLACE and not name.startswith(LAUNCH)}
 
 
 @contextmanager
