@@ -18,7 +18,7 @@ from coevolve.loop import CHILD_OF, watch_parent
 from store.errors import UsageError
 
 LAUNCHED = "COEVOLVE_LAUNCHED"
-"""Environment variable of the processes that `launch` started."""
+"""Environment variable of the processes that `launch` started: its PID."""
 
 
 def wanted(settings: Settings) -> bool:
@@ -35,9 +35,15 @@ def launch(configuration: Path) -> NoReturn:
     from training.launch import run
 
     watch_parent()
-    os.environ |= {LAUNCHED: "1", CHILD_OF: str(os.getpid())}
+    os.environ |= {LAUNCHED: str(os.getpid()), CHILD_OF: str(os.getpid())}
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "120")  # seconds to commit what is in flight at SIGTERM
     sys.exit(run(configuration, "coevolve", sys.argv[1:]))
+
+
+def end_if_orphaned() -> None:
+    """In a process that `launch` started: the launcher may be gone before `watch_parent` has seen it."""
+    if os.environ.get(LAUNCHED, str(os.getppid())) != str(os.getppid()):
+        sys.exit(1)
 
 
 def is_helper() -> bool:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from coevolve.config import load_settings
+from coevolve.launch import launch
+from store.errors import UsageError
 from tests.cli import coevolve
 from tests.loops import command, make_workspace, start
 from tests.random_sql_model import write_random_sql_model
@@ -90,8 +93,9 @@ def test_nothing_outlives_a_loop_that_was_killed(workspace: Path) -> None:
     process = start(workspace, "evolve", "--rounds", "2", "--run", "r001", "--resume")
     await_that("three processes", lambda: len(processes(workspace, "train")) == PROCESSES)
     os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    await_that("an orphan", lambda: processes(workspace, "train") == [])
     process.communicate()
-    await_that("an orphan", lambda: processes(workspace, "train") == [], 30)
 
 
 @pytest.mark.slow
@@ -107,12 +111,13 @@ def test_a_rank_that_is_killed_ends_the_training(workspace: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    root = make_workspace(tmp_path / "w", tmp_path)
-    coevolve("seed", "--workspace", root, "--set", "seed_set.unguided=0", "--set", "seed_set.seeds=2")
-    done = coevolve("train", "--workspace", root, "--set", "train.accelerate=nowhere.yaml")
-    assert done.code == 2
-    assert "train.accelerate: there is no file" in done.err
-    assert "nowhere.yaml" in done.err
+    with pytest.raises(UsageError, match=r"train.accelerate: there is no file .*nowhere.yaml"):
+        launch(tmp_path / "nowhere.yaml")
+
+
+def test_the_file_is_named_from_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[train]\naccelerate = "configs/two.yaml"')
+    assert load_settings(tmp_path / "config.toml").train.accelerate == str(tmp_path / "configs/two.yaml")
 
 
 def test_fine_tuning_is_work_of_one_process(tmp_path: Path) -> None:
