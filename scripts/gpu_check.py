@@ -12,7 +12,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from envs import registry
 from envs.protocols import Env, Outcome, Session
-from store.rows import Row, Task, Trajectory
+from store.rows import Row, Step, Task, Trajectory
 from store.snapshot import freeze
 from training.config import CollectSettings, GrpoSettings, ModelSettings, TrainSettings
 from training.engine import Engines
@@ -46,14 +46,12 @@ class Kept:
 
     rows: list[Row] = field(default_factory=list)
     steps: dict[int, dict[str, float]] = field(default_factory=dict)
-    ended: dict[int, float] = field(default_factory=dict)
-    """When the figures of each step came, on the monotonic clock."""
 
     def append(self, rows: Iterable[Row]) -> None:
         self.rows += rows
 
-    def record(self, step: int, figures: dict[str, float]) -> None:
-        self.steps[step], self.ended[step] = dict(figures), time.monotonic()
+    def record(self, step: int, figures: Mapping[str, float]) -> None:
+        self.steps[step] = dict(figures)
 
 
 class Coin:
@@ -79,7 +77,8 @@ class Coin:
             return Outcome(kind="scored", score=float(even)) if outcome.kind == "scored" else outcome
 
         session.act, session.evaluate = heard, tossed
-        return session  # type: ignore[no-any-return]
+        found: Session = session
+        return found
 
 
 def main() -> None:
@@ -151,13 +150,13 @@ def measured(root: Path, options: argparse.Namespace) -> dict[str, Any]:
         run="check",
         t=0,
         seed=0,
-        env=Coin(env),  # type: ignore[arg-type]
+        env=Coin(env),
         policy=f"hf:{root / 'model'}",
         snapshot=root / "snapshots" / f"0-{frozen.id}",
         checkpoints=root / "checkpoints",
         settings=settings,
     )
-    ledger = Ledger(done=[], recall=lambda ids: {}, append=kept.append, record=kept.record)  # type: ignore[arg-type]
+    ledger = Ledger(done=[], recall=lambda ids: {}, append=kept.append, record=kept.record)
     counts = train(job, engines, ledger, lambda *_: None)
     engines.close()
     return figures(kept, counts, time.monotonic() - started, options)
@@ -166,7 +165,8 @@ def measured(root: Path, options: argparse.Namespace) -> dict[str, Any]:
 def figures(kept: Kept, counts: dict[str, Any], wall: float, options: argparse.Namespace) -> dict[str, Any]:
     rollouts = [row for row in kept.rows if isinstance(row, Trajectory)]
     sampled = sum(row.completion_tokens for row in rollouts)
-    read = sum(row.prompt_tokens + row.completion_tokens for row in rollouts)
+    last = {row.trajectory_id: row for row in kept.rows if isinstance(row, Step)}  # its prompt holds the turns before
+    read = sum(len(row.prompt_ids or []) + len(row.completion_ids or []) for row in last.values())
     seconds = {part: [round(step.get(f"seconds/{part}", 0.0), 3) for step in kept.steps.values()] for part in PARTS}
     return {
         "device": torch.cuda.get_device_name() if device() == "cuda" else f"cpu, {torch.get_num_threads()} threads",

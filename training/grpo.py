@@ -100,7 +100,8 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
             old, mask = self._sampled
             ratio = ((found[0].detach() - old) * mask).exp()
             here = torch.stack([(ratio * mask).sum(), mask.sum().to(ratio.dtype), (ratio * mask).max()])
-            total, tokens, largest = self.accelerator.gather(here).view(-1, 3).unbind(1)
+            everywhere: Any = self.accelerator.gather(here)
+            total, tokens, largest = everywhere.view(-1, 3).unbind(1)
             if tokens.sum() > 0:  # else the step has fewer groups, and this is the place of one that is not there
                 self._metrics["train"]["is_ratio/mean"].append((total.sum() / tokens.sum()).item())
                 self._metrics["train"]["is_ratio/max"].append(largest.max().item())
@@ -225,7 +226,8 @@ def _train(told: Told, lead: Lead | None) -> int:
         return loop.steps
     trainer.args.max_steps = loop.steps + told.tasks
     trainer.train(resume_from_checkpoint=str(told.start) if told.start else None)
-    if not ranks.agreed(all(_part(weight).isfinite().all() for weight in trainer.model.parameters())):
+    model: Any = trainer.model
+    if not ranks.agreed(all(_part(weight).isfinite().all() for weight in model.parameters())):
         raise InfraError(f"the update diverged; lower train.grpo.lr, now {job.settings.grpo.lr:g}")
     return loop.steps
 

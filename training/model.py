@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +84,8 @@ def merged(folder: Path, adapters: Sequence[Path], dtype: Dtype, *, attention: s
     model = load_model(folder, dtype, attention=attention or (grouped.NAME if device() == "cpu" else "sdpa"))
     for adapter in adapters:
         adapted = with_adapter(model, adapter)
-        weights = list(merged_weights(adapted))
+        _put(dict(_plain(adapted)), merged_weights(adapted))
         model = adapted.unload()
-        put_weights(model, weights)
     return model.eval()
 
 
@@ -97,23 +96,32 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     The names are those of the base model's own state. The model itself is left alone. One weight at a time is made,
     for all together are as large as the model; of a sharded model all ranks must take all of them.
     """
-    layers = {name: module for name, module in model.base_model.model.named_modules() if isinstance(module, LoraLayer)}
-    for name, weight in model.base_model.model.named_parameters():
-        if ".lora_" in name:
-            continue
-        module, _, last = name.rpartition(".base_layer.")
-        plain = f"{module}.{last}" if module else name
+    layers: dict[str, Any] = {
+        name: module for name, module in model.base_model.model.named_modules() if isinstance(module, LoraLayer)
+    }
+    for name, weight in _plain(model):
+        module, _, last = name.rpartition(".")
         merged = weight.detach()
         if last == "weight" and module in layers:
             layer = layers[module]
             merged = merged + layer.get_delta_weight(layer.active_adapters[0]).to(weight.dtype)
-        yield plain, ranks.whole(merged)
+        yield name, ranks.whole(merged)
+
+
+def _plain(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """The parameters below an adapter, under the names that they have without it."""
+    for name, weight in model.base_model.model.named_parameters():
+        if ".lora_" not in name:
+            yield name.replace(".base_layer.", "."), weight
+
+
+def put_weights(model: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Overwrite the model's weights of these names, tied ones under either; KeyError for one that it does not have."""
+    _put(model.state_dict(), weights)
 
 
 @torch.no_grad()
-def put_weights(model: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Overwrite the model's weights of these names, tied ones under either; KeyError for one that it does not have."""
-    own = model.state_dict()
+def _put(own: Mapping[str, torch.Tensor], weights: Iterable[tuple[str, torch.Tensor]]) -> None:
     for name, weight in weights:
         own[name].copy_(weight)
 

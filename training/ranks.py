@@ -114,7 +114,8 @@ def shards_flat() -> bool:
 
 def whole(weight: torch.Tensor) -> torch.Tensor:
     """The weight itself, gathered from all ranks where each has a part of it; then all must ask."""
-    return weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+    gathered = getattr(weight, "full_tensor", None)
+    return gathered() if gathered else weight
 
 
 def kept_by_rank_0(weights: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
