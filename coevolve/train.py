@@ -31,6 +31,7 @@ def engines(loop: Loop) -> Iterator[Engines]:
         ranks.dismiss()
     finally:
         kept.close()
+        ranks.leave()
 
 
 def train_snapshot(loop: Loop, ref: str, kept: Engines, *, resume: bool) -> dict[str, Any]:

@@ -56,9 +56,12 @@ def lead(root: Path, case: str) -> None:
     lr = 1e38 if case == "diverged" else SETTINGS.grpo.lr
     grpo = GrpoSettings(groups=3 if case == "odd" else 2, lr=lr, beta=0.05)
     settings = SETTINGS.model_copy(update={"grpo": grpo})
-    for t in (0, 1):
-        run(root, t, score=broken if case == "broken" else even, settings=settings)
-    ranks.dismiss()
+    try:
+        for t in (0, 1):
+            run(root, t, score=broken if case == "broken" else even, settings=settings)
+        ranks.dismiss()
+    finally:
+        ranks.leave()
 
 
 def compare_shards(root: Path) -> None:
@@ -79,6 +82,8 @@ def compare_shards(root: Path) -> None:
     assert len(kept) == (0 if ranks.rank() else len(plain))
     assert all(torch.allclose(weight, plain[name], atol=1e-6) for name, weight in kept)
     (root / f"sharded-{ranks.rank()}").touch()
+    ranks.await_all()
+    ranks.leave()
 
 
 def an_adapted(folder: Path) -> Any:

@@ -67,6 +67,13 @@ def dismiss() -> None:
         distributed.destroy_process_group()
 
 
+def leave() -> None:
+    """Rank 0, however it ends: a group that is left open may abort the process, and its exit code with it."""
+    if world() > 1 and distributed.is_initialized():
+        # NCCL would wait for ranks that may be gone.
+        distributed.destroy_process_group(_words() if "nccl" in distributed.get_backend() else None)
+
+
 def work() -> None:
     """All that a rank other than 0 does: one iteration after another with rank 0, until that dismisses it."""
     from training.grpo import take_part
@@ -79,7 +86,7 @@ def work() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             take_part(told)
     except Dismissed:
-        distributed.destroy_process_group()  # left open, its threads may abort the process at its end
+        distributed.destroy_process_group()
 
 
 def mine(groups: Sequence[T]) -> list[T]:
