@@ -1,4 +1,4 @@
-"""The policy works through tools: fine-tuned on the call format, then three steps of GRPO, with the real small model."""
+"""The policy works through tools: fine-tuned on the call format, then three steps of GRPO; the real small model."""
 
 from __future__ import annotations
 
