@@ -170,7 +170,7 @@ def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = F
 
 def explored(rows: list[Exploration]) -> Counts:
     """How many signals these explorations have explored, and how the explorations ended."""
-    signals = {row.signal_id for row in rows if row.outcome == "done"}
+    signals = {row.signal_id for row in rows if row.outcome == "done" and row.signal_id}
     return {"signals": len(signals), **Counter(row.outcome for row in rows)}
 
 
