@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def place(tmp_path: Path) -> Workspace:
         )
         for i in range(2)
     ]
-    place.store.append(shown, step(shown, ["SELECT"]), found, phase(0, run=run.id), phase(0, "signals", run=run.id))
+    place.store.append(shown, step(shown, ["SELECT"]), *found, phase(0, run=run.id), phase(0, "signals", run=run.id))
     return place
 
 
