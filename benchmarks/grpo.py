@@ -69,7 +69,7 @@ def a_group(asked: argparse.Namespace, generator: torch.Generator) -> Group:
 
 def server(job: Job) -> Server:
     pad = load_tokenizer(job.folder).pad_token_id
-    return Server(rollouts=job.settings.collect.rollouts, pad=pad, size=job.settings.grpo.groups)
+    return Server(rollouts=job.settings.collect.rollouts, pad=pad)
 
 
 def bare(job: Job) -> GRPOTrainer:

@@ -184,10 +184,15 @@ def train_command(
     rounds: int | None,
     **_: Any,
 ) -> Result:
-    from coevolve import train
+    from coevolve import launch, train
 
+    launch.end_if_orphaned()
+    if launch.is_helper():
+        launch.help_rank_0()
     place = Workspace.find(workspace)
     run = place.run(run_id)
+    if launch.wanted(settings := run_settings(run, overrides)):
+        launch.launch(place.root / settings.train.accelerate)
     with opened(place, run, overrides, "train") as loop:
         if follow:
             counts = train.follow(loop, rounds)

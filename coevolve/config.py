@@ -84,13 +84,16 @@ def load_settings(
 
 
 def _anchored(settings: Settings, root: Path) -> Settings:
-    """The folders of `hf:DIR` and `text2sql:DIR` made absolute: they are named from the workspace, wherever the
-    command runs, and a run keeps what it was started with."""
+    """The folders of `hf:DIR` and `text2sql:DIR` and accelerate's file made absolute: they are named from the
+    workspace, wherever the command runs, and a run keeps what it was started with."""
     found = {"policy": settings.policy, "env": settings.env}
     for key, spec in found.items():
         kind, colon, folder = spec.partition(":")
         if colon and folder and kind not in ("litellm", "vllm"):
             found[key] = f"{kind}:{(root / Path(folder).expanduser()).resolve()}"
+    if settings.train.accelerate:
+        file = str((root / Path(settings.train.accelerate).expanduser()).resolve())
+        return settings.model_copy(update=found | {"train": settings.train.model_copy(update={"accelerate": file})})
     return settings.model_copy(update=found)
 
 

@@ -44,6 +44,7 @@ async def _play(loop: Loop, name: str, kept_as: str, tasks: Sequence[Task], poli
         seed=loop.settings.seed,
         k=loop.settings.eval.k,
         max_tokens=loop.settings.train.collect.max_tokens,
+        tools=loop.settings.train.collect.tools,
         deadline_s=loop.settings.train.collect.deadline_s,
         done=loop.store.rows(Trajectory, ours, [loop.run.id, t, name]),
         append=loop.store.append,

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 UNGUIDED_BATCH = 16
 """Unguided explorations between two looks at how many valid tasks there are."""
+RANDOM_FROM = 10**6
+"""First index of random explorations of a round: beyond those of seeding, which are of iteration 0 too."""
 UNGUIDED_TRIES = 20
 """Unguided explorations per asked-for task before seeding gives up."""
 
@@ -89,7 +91,6 @@ def _held_out(loop: Loop) -> list[Task]:
 
 def _unguided(loop: Loop, wanted: int) -> list[Task]:
     """`wanted` valid tasks of unguided exploration of the train worlds, in turn."""
-    worlds = loop.env.worlds("train")
     start = 0
     while True:
         loop.store.ingest()
@@ -102,12 +103,8 @@ def _unguided(loop: Loop, wanted: int) -> list[Task]:
                 f"seed_set.unguided: {wanted} asked for, but {start} explorations gave only {len(waiting)} valid "
                 "tasks; ask for fewer, or use a stronger explorer"
             )
-        jobs = [
-            ExploreJob(run=loop.run.id, t=0, index=i, world=worlds[i % len(worlds)].id)
-            for i in range(start, start + UNGUIDED_BATCH)
-        ]
+        _explore(loop, _unguided_jobs(loop, 0, start, UNGUIDED_BATCH))
         start += UNGUIDED_BATCH
-        _explore(loop, jobs)
         _validate(loop, 0)
 
 
@@ -127,10 +124,28 @@ def explore(loop: Loop, t: int) -> Counts:
 
     Each exploration is tried once in a round, whether it was killed or not; failed ones are due again in the next.
     """
+    source = loop.settings.explore.source
+    if source == "none":
+        return {"signals": 0}
     found = weaknesses.due(loop.store, loop.run.id, t, loop.settings.signals)
-    explore_signals(loop, weaknesses.pick(found, loop.settings.signals.per_round), t)
+    chosen = weaknesses.pick(found, loop.settings.signals.per_round)
+    if source == "random":
+        jobs = _unguided_jobs(loop, t, RANDOM_FROM, len(chosen) * loop.settings.explore.per_signal)
+        _explore(loop, jobs)
+        ids = [job.id for job in jobs]
+        return explored(loop.store.rows(Exploration, "list_contains(?, id)", [ids]))
+    explore_signals(loop, chosen, t)
     where = "run = ? and t = ? and signal_id is not null"
     return explored(loop.store.rows(Exploration, where, [loop.run.id, t]))
+
+
+def _unguided_jobs(loop: Loop, t: int, start: int, count: int) -> list[ExploreJob]:
+    """Explorations of the train worlds in turn."""
+    worlds = loop.env.worlds("train")
+    return [
+        ExploreJob(run=loop.run.id, t=t, index=index, world=worlds[index % len(worlds)].id)
+        for index in range(start, start + count)
+    ]
 
 
 def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = False) -> list[Exploration]:
@@ -155,7 +170,7 @@ def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = F
 
 def explored(rows: list[Exploration]) -> Counts:
     """How many signals these explorations have explored, and how the explorations ended."""
-    signals = {row.signal_id for row in rows if row.outcome == "done"}
+    signals = {row.signal_id for row in rows if row.outcome == "done" and row.signal_id}
     return {"signals": len(signals), **Counter(row.outcome for row in rows)}
 
 

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def engines(loop: Loop) -> Iterator[Engines]:
-    """What samples the rollouts in this process, closed with the block."""
+    """What samples the rollouts in this process, closed with the block; other ranks are dismissed with its success.
+
+    They end by themselves where an iteration failed, and the launcher ends them where this process does not."""
     wiring.model_folder(loop.settings)  # its errors come before the heavy imports
+    from training import ranks
     from training.engine import Engines
 
     kept = Engines(loop.settings.train, run=loop.run.id, home=loop.run.path)
     try:
         yield kept
+        ranks.dismiss()
     finally:
         kept.close()
+        ranks.leave()
 
 
 def train_snapshot(loop: Loop, ref: str, kept: Engines, *, resume: bool) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
         adapters=adapters(run.checkpoints, version),
         version=version,
         settings=settings.train.model,
+        tools=settings.train.collect.tools,
     )
 
 

@@ -150,8 +150,8 @@ class Env(Protocol):
 
     def difficulty(self, reference: Json) -> float: ...
 
-    def solution(self, task: Task) -> list[Message]:
-        """The reference as a conversation in the policy's action format: SFT's target."""
+    def solution(self, task: Task, *, tools: bool = False) -> list[Message]:
+        """The reference as a conversation in the policy's action format: SFT's target. `tools`: as tool calls."""
         ...
 
 

@@ -45,6 +45,7 @@ async def evaluate(
     seed: int,
     k: int,
     max_tokens: int,
+    tools: bool = False,
     deadline_s: float,
     done: Collection[Trajectory],
     append: Callable[[Iterable[Row]], None],
@@ -78,6 +79,7 @@ async def evaluate(
             suite=name,
             temperature=0.0 if k == 1 else 1.0,
             max_tokens=max_tokens,
+            tools=tools,
             deadline_s=deadline_s,
             max_attempts=MAX_ATTEMPTS,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -37,6 +39,9 @@ class ExploreSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    source: Literal["signals", "random", "none"] = "signals"
+    """What sends the explorer into the environment in `evolve`: weaknesses; nothing in particular, as often as the
+    weaknesses would have; or it stays at home and D_0 is all there is."""
     per_signal: int = Field(default=2, ge=1)
     """Explorations of one signal."""
     steps: int | None = Field(default=None, ge=1, le=100)

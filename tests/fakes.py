@@ -221,11 +221,13 @@ class EchoEnv:
     def difficulty(self, reference: Json) -> float:
         return float(len(str(reference)))
 
-    def solution(self, task: Task) -> list[Message]:
+    def solution(self, task: Task, *, tools: bool = False) -> list[Message]:
+        call = {"id": "call_0", "name": "say", "args": {"word": task.reference}}
+        said: Message = {"content": "", "tool_calls": [call]} if tools else {"content": task.reference}
         return [
             {"role": "system", "content": "Say it back."},
             {"role": "user", "content": task.user_turns[0]},
-            {"role": "assistant", "content": task.reference},
+            {"role": "assistant", **said},
         ]
 
 

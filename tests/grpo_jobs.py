@@ -23,6 +23,7 @@ from training.grpo import GroupTrainer, Job, Server, make_trainer
 from training.train import TrainJob, train
 
 Score = Callable[[str], float]
+HERE = Path(__file__).parent.parent
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 SETTINGS = TrainSettings(
     warm_start=False,
@@ -121,9 +122,7 @@ def a_trainer(
         }
     )
     job = Job(folder=folder, reference=[], start=None, scratch=scratch, version=0, seed=0, settings=settings)
-    trainer = make_trainer(
-        job, Server(rollouts=rollouts, pad=2, size=1, groups=list(groups)), steps=len(groups), callbacks=[]
-    )
+    trainer = make_trainer(job, Server(rollouts=rollouts, pad=2, groups=list(groups)), steps=len(groups), callbacks=[])
     trainer.current_gradient_accumulation_steps = 1
     return trainer
 

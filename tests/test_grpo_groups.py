@@ -121,7 +121,7 @@ def test_an_infra_rollout_is_in_no_baseline_and_no_loss() -> None:
     lost = [member for group in groups for member in group.members if member.score is None]
     assert lost
     for group in groups:
-        served = Server(rollouts=4, pad=0, size=1, groups=[group])([""] * 4, None)
+        served = Server(rollouts=4, pad=0, groups=[group])([""] * 4, None)
         for member, score, mask in zip(group.members, served["score"], served["env_mask"], strict=True):
             assert score == member.score
             assert any(mask) == (member.score is not None)

@@ -17,7 +17,7 @@ from training import sft
 from training.chat import solution_ids
 from training.config import ModelSettings, SftSettings
 from training.model import load_model, load_tokenizer
-from training.sft import context, fine_tune, solutions
+from training.sft import Solution, context, fine_tune, solutions
 
 FLOAT = ModelSettings(dtype="float32", threads=1)
 QUICK = SftSettings(lr=1e-2, batch=2, lora_r=4, lora_alpha=8)
@@ -36,7 +36,7 @@ def tune(folder: Path, *, epochs: int = 1, seed: int = 1, settings: SftSettings 
     return fine_tune(
         folder,
         None,
-        TALKS,
+        [Solution(messages=talk) for talk in TALKS],
         epochs=epochs,
         seed=seed,
         settings=settings,
@@ -109,4 +109,6 @@ def test_references_that_do_not_replay_are_left_out() -> None:
     env = EchoEnv(words=("one", "two", "three"))
     tasks = env.seed_tasks()
     env.faults[tasks[1].id] = ["invalid"]
-    assert asyncio.run(solutions(env, tasks)) == [env.solution(tasks[0]), env.solution(tasks[2])]
+    assert asyncio.run(solutions(env, tasks)) == [
+        Solution(messages=env.solution(task)) for task in (tasks[0], tasks[2])
+    ]

@@ -243,7 +243,9 @@ def _refusal(tokenizer: Any, fault: str) -> UsageError:
     )
 
 
-def solution_ids(tokenizer: Any, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+def solution_ids(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Json] = ()
+) -> tuple[list[int], list[int]]:
     """[L] ids of a conversation and [L] labels: -100 except on what the assistant writes, its end of turn included."""
     ids: list[int] = []
     labels: list[int] = []
@@ -251,8 +253,10 @@ def solution_ids(tokenizer: Any, messages: Sequence[Message]) -> tuple[list[int]
     for at, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        prompt = render(tokenizer, messages[:at])
-        answer: str = tokenizer.apply_chat_template([_standard(m) for m in messages[: at + 1]], tokenize=False)
+        prompt = render(tokenizer, messages[:at], tools)
+        answer: str = tokenizer.apply_chat_template(
+            [_standard(m) for m in messages[: at + 1]], tools=list(tools) or None, tokenize=False
+        )
         written, _, _ = answer[len(prompt) :].partition(tokenizer.eos_token)
         context = _ids(tokenizer, prompt[len(seen) :])
         target = [*_ids(tokenizer, written), tokenizer.eos_token_id]

@@ -69,6 +69,7 @@ async def play_jobs(
         temperature=settings.temperature,
         max_tokens=settings.max_tokens,
         deadline_s=settings.deadline_s,
+        tools=settings.tools,
         max_attempts=settings.max_attempts,
         quorum=settings.quorum,
         grace_s=settings.grace_s,

@@ -31,6 +31,8 @@ class CollectSettings(BaseModel):
 
     rollouts: int = Field(default=8, ge=1)
     """K: rollouts of each task."""
+    tools: bool = False
+    """The policy works through the environment's tools; False = it answers in the environment's direct format."""
     temperature: float = Field(default=1.0, gt=0)
     max_tokens: int = Field(default=64, ge=1)
     """Tokens of one assistant message."""
@@ -118,6 +120,8 @@ class TrainSettings(BaseModel):
     """Fine-tune on the seed tasks before iteration 0; without it version 0 is the base model."""
     method: Literal["grpo", "sft"] = "grpo"
     """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
+    accelerate: str = ""
+    """File of accelerate that says on which processes GRPO trains, named from the workspace; empty = this one alone."""
     model: ModelSettings = ModelSettings()
     engine: EngineSettings = EngineSettings()
     collect: CollectSettings = CollectSettings()
@@ -126,9 +130,11 @@ class TrainSettings(BaseModel):
     grpo: GrpoSettings = GrpoSettings()
 
     @model_validator(mode="after")
-    def _groups_of_two(self) -> TrainSettings:
+    def _fits_the_method(self) -> TrainSettings:
         if self.method == "grpo" and self.collect.rollouts < 2:
             raise ValueError(
                 "collect.rollouts = 1: a group needs at least 2 rollouts to compare; or set method = 'sft'"
             )
+        if self.method == "sft" and self.accelerate:
+            raise ValueError("accelerate: method = 'sft' trains in one process; remove it, or set method = 'grpo'")
         return self

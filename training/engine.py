@@ -46,7 +46,15 @@ class Engines:
     def _build(self, folder: Path, adapters: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
         settings = self._settings
         if settings.engine.backend == "transformers":
-            return HFPolicy(folder, spec=spec, adapters=adapters, version=version, step=step, settings=settings.model)
+            return HFPolicy(
+                folder,
+                spec=spec,
+                adapters=adapters,
+                version=version,
+                step=step,
+                settings=settings.model,
+                tools=settings.collect.tools,
+            )
         from training.vllm import VLLMPolicy
 
         return VLLMPolicy(

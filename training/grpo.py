@@ -4,14 +4,16 @@ The objective of CoEvolve (arXiv 2604.15840, section 3.1) for one group of K rol
 
     J = (1 / sum_k |tau_k|) * sum_k sum_t min(r A_k, clip(r, 1 - eps, 1 + eps) A_k)  -  beta * KL(pi || pi_ref)
 
-In TRL that is `loss_type="bnpo"` with one group a micro-batch; a step accumulates `groups` of them. The ratio r is
-taken to the probabilities of the sampler, and pi_ref is the model below the adapter: version 0 in all rounds.
+In TRL that is `loss_type="bnpo"` with one group a micro-batch; a step accumulates `groups` of them, or with several
+processes (training/ranks.py) each its share of them. The ratio r is taken to the probabilities of the sampler, and
+pi_ref is the model below the adapter: version 0 in all rounds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -35,13 +37,15 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from envs.errors import InfraError
-from store.errors import StoreError
+from store.errors import StoreError, UsageError
 from store.rows import Json
+from training import ranks
 from training.config import TrainSettings
 from training.engine import Engine
 from training.folders import MANIFEST, Files, differences, fingerprints
 from training.groups import Feed, Group, Member, Tally
 from training.logps import one_prompt, shared_prompt_logps
+from training.sync import Weights
 
 logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it warns of each rollout without a score
 
@@ -78,7 +82,9 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, *args: Any, **options: Any
     ) -> Any:
         prompts = input_ids[:, :-logits_to_keep]
-        if device() == "cpu" and attention_mask[:, :-logits_to_keep].all() and one_prompt(prompts):
+        # On several ranks each forward pass waits for the others', so all must take the same number: TRL's one.
+        alone = device() == "cpu" and ranks.world() == 1
+        if alone and attention_mask[:, :-logits_to_keep].all() and one_prompt(prompts):
             found: Any = shared_prompt_logps(
                 model,
                 prompts[:1],
@@ -94,28 +100,25 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         if torch.is_grad_enabled():
             old, mask = self._sampled
             ratio = ((found[0].detach() - old) * mask).exp()
-            self._metrics["train"]["is_ratio/mean"].append((ratio * mask).sum().item() / max(1, mask.sum().item()))
-            self._metrics["train"]["is_ratio/max"].append((ratio * mask).max().item())
+            here = torch.stack([(ratio * mask).sum(), mask.sum().to(ratio.dtype), (ratio * mask).max()])
+            everywhere: Any = self.accelerator.gather(here)
+            total, tokens, largest = everywhere.view(-1, 3).unbind(1)
+            if tokens.sum() > 0:  # else the step has fewer groups, and this is the place of one that is not there
+                self._metrics["train"]["is_ratio/mean"].append((total.sum() / tokens.sum()).item())
+                self._metrics["train"]["is_ratio/max"].append(largest.max().item())
         return found
 
 
 @dataclass(kw_only=True, slots=True)
 class Server:
-    """Hands the groups of a step to TRL, one a micro-batch, as its `rollout_func`."""
+    """Hands this rank's groups of a step to TRL, one a micro-batch, as its `rollout_func`."""
 
     rollouts: int
     """K."""
     pad: int
     """Id of a token that stands where nothing was sampled; masked out."""
-    size: int
-    """Groups of a step; where there are fewer, blanks take the places that are left."""
     groups: list[Group] = field(default_factory=list)
-    served: int = 0
-    """Real groups of the step at hand."""
-
-    def take(self, groups: list[Group]) -> None:
-        """The groups of the next step."""
-        self.groups, self.served = groups, len(groups)
+    """Where there are fewer than a step has, blanks take the places that are left."""
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """{"prompt_ids", "completion_ids", "logprobs", "env_mask", "score"}, each [K]; TRL's `prompts` are blanks."""
@@ -163,45 +166,72 @@ class Job:
     settings: TrainSettings
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What the other ranks need to know to take part in an iteration."""
+
+    job: Job
+    start: Path | None
+    """The checkpoint to go on from."""
+    tasks: int
+    """An upper bound of the optimiser steps."""
+
+
 def train_iteration(job: Job, feed: Feed, engine: Engine) -> tuple[Path | None, dict[str, Json]]:
-    """Take all optimiser steps that the iteration's tasks give.
+    """Take all optimiser steps that the iteration's tasks give; the other ranks `take_part`.
 
     Returns the folder of the last step, None where no group had anything to teach, and figures. Running it again after
     a kill goes on after the last step that is on the disk.
     """
     prepare(job.settings.model, job.seed)
     begun = newest_step(job.scratch)
-    server = Server(
-        rollouts=job.settings.collect.rollouts,
-        pad=load_tokenizer(job.folder).pad_token_id,
-        size=job.settings.grpo.groups,
-    )
+    told = ranks.share(lambda: _told(job, begun[0] if begun else job.start, len(feed.tasks)))
     with asyncio.Runner() as runner:
-        loop = Loop(job=job, feed=feed, engine=engine, server=server, runner=runner)
+        lead = Lead(feed=feed, engine=engine, runner=runner)
         if begun:
-            feed.tally = loop.cursor = begun[1].tally
+            feed.tally = lead.cursor = begun[1].tally
         try:
-            _train(job, loop, begun[0] if begun else job.start)
+            steps = _train(told, lead)
         except (OSError, SafetensorError, RuntimeError) as error:
             if not disk_refused(error):
                 raise
             raise StoreError(f"{job.scratch}: {error}; free space and run again with --resume") from error
     found = newest_step(job.scratch)
-    return found[0] if found else None, figures(feed, loop)
+    return found[0] if found else None, figures(lead, steps)
 
 
-def _train(job: Job, loop: Loop, start: Path | None) -> None:
-    trainer = make_trainer(job, loop.server, steps=len(loop.feed.tasks), callbacks=[loop])
-    if start:
-        set_peft_model_state_dict(trainer.model, load_file(start / ADAPTER))
-    loop.steps = steps_of(start)
-    loop.sync(trainer.model)
-    if not loop.fill():
-        return
-    trainer.args.max_steps = loop.steps + len(loop.feed.tasks)
-    trainer.train(resume_from_checkpoint=str(start) if start else None)
-    if not finite(trainer.model):
+def take_part(told: Told) -> None:
+    """The same on a rank other than 0."""
+    prepare(told.job.settings.model, told.job.seed)
+    _train(told, None)
+
+
+def _told(job: Job, start: Path | None, tasks: int) -> Told:
+    groups, world = job.settings.grpo.groups, ranks.world()
+    if groups % world:
+        raise UsageError(
+            f"train.grpo.groups = {groups}: {world} processes share the groups of a step; set a multiple of {world}"
+        )
+    if ranks.shards_flat():
+        raise UsageError("train.accelerate: fsdp_version = 1 hides the names of the weights; set fsdp_version: 2 in it")
+    return Told(job=job, start=start, tasks=tasks)
+
+
+def _train(told: Told, lead: Lead | None) -> int:
+    """Returns the optimiser steps of the run."""
+    job = told.job
+    server = Server(rollouts=job.settings.collect.rollouts, pad=load_tokenizer(job.folder).pad_token_id)
+    loop = Loop(job=job, server=server, lead=lead, steps=steps_of(told.start))
+    trainer = make_trainer(job, server, steps=told.tasks, callbacks=[loop])
+    if told.start:
+        set_peft_model_state_dict(trainer.model, load_file(told.start / ADAPTER))
+    if not loop.fill(trainer.model):
+        return loop.steps
+    trainer.args.max_steps = loop.steps + told.tasks
+    trainer.train(resume_from_checkpoint=str(told.start) if told.start else None)
+    if not ranks.agreed(finite(trainer.model)):
         raise InfraError(f"the update diverged; lower train.grpo.lr, now {job.settings.grpo.lr:g}")
+    return loop.steps
 
 
 def disk_refused(error: Exception) -> bool:
@@ -209,14 +239,14 @@ def disk_refused(error: Exception) -> bool:
     return not isinstance(error, RuntimeError) or "inline_container.cc" in str(error)
 
 
-def figures(feed: Feed, loop: Loop) -> dict[str, Json]:
-    tally = feed.tally
+def figures(lead: Lead, steps: int) -> dict[str, Json]:
+    tally = lead.feed.tally
     return {
-        "steps": loop.steps,
+        "steps": steps,
         "groups": dict(tally.kinds),
         "sample_seconds": tally.sample_seconds,
         "environment_seconds": tally.env_seconds,
-        "sync_seconds": loop.sync_seconds,
+        "sync_seconds": lead.sync_seconds,
     }
 
 
@@ -252,7 +282,7 @@ def arguments(job: Job) -> GRPOConfig:
         output_dir=str(job.scratch),
         per_device_train_batch_size=settings.collect.rollouts,
         num_generations=settings.collect.rollouts,
-        gradient_accumulation_steps=settings.grpo.groups,
+        gradient_accumulation_steps=settings.grpo.groups // ranks.world(),
         steps_per_generation=1,
         loss_type="bnpo",
         scale_rewards="group",
@@ -267,7 +297,8 @@ def arguments(job: Job) -> GRPOConfig:
         shuffle_dataset=False,
         ignore_data_skip=True,
         use_cpu=on_cpu,
-        bf16=False,
+        bf16=False,  # the base weights have their own dtype and LoRA is float32: no autocast on top
+        ddp_find_unused_parameters=False,
         dataloader_pin_memory=not on_cpu,
         gradient_checkpointing=not on_cpu,
         logging_steps=1,
@@ -277,61 +308,84 @@ def arguments(job: Job) -> GRPOConfig:
     )
 
 
-@dataclass(kw_only=True, eq=False)
-class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """What happens between two optimiser steps: sync the sampler, sample the next groups, save."""
+@dataclass(kw_only=True, slots=True)
+class Lead:
+    """What rank 0 alone does between two optimiser steps: sync the sampler, sample the next groups, write down."""
 
-    job: Job
     feed: Feed
     engine: Engine
-    server: Server
     runner: asyncio.Runner
     """One event loop for the whole iteration: clients of servers live in it."""
-    steps: int = 0
     sync_seconds: float = 0.0
     cursor: Tally = field(default_factory=lambda: Tally())
     """As it stood before the groups of the next step were sampled."""
     figures: dict[str, float] = field(default_factory=dict)
+    """Of the step that was last taken."""
+
+    def next_groups(self, weights: Weights, job: Job, step: int) -> list[Group]:
+        synced = self.engine.load(weights, version=job.version, step=step)
+        self.sync_seconds += synced
+        now = self.feed.tally
+        self.figures = now.since(self.cursor) | {"seconds/sync": synced}
+        self.cursor = now
+        return self.runner.run(self.feed.fill(job.settings.grpo.groups))
+
+
+@dataclass(kw_only=True, eq=False)
+class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    """What happens on each rank between two optimiser steps."""
+
+    job: Job
+    server: Server
+    lead: Lead | None
+    """On rank 0."""
+    steps: int
+    real: int = 0
+    """Groups of the step at hand, on all ranks together."""
     blanks: float = 1.0
-    """Groups of the last step, the blank ones included, for each real one."""
+    """Micro-batches of the last step, the blank ones included, for each real one."""
 
-    def sync(self, model: Any) -> None:
-        self.sync_seconds += self.engine.load(merged_weights(model), version=self.job.version, step=self.steps)
-
-    def fill(self) -> bool:
-        """Sample the groups of the next step. False where no task is left that teaches anything."""
-        self.server.take(self.runner.run(self.feed.fill(self.server.size)))
-        return bool(self.server.groups)
+    def fill(self, model: Any) -> bool:
+        """Get the groups of the next step, sampled by `model`. False where no task is left that teaches anything."""
+        weights: Weights = merged_weights(model)
+        if ranks.sharded(model):
+            weights = ranks.kept_by_rank_0(weights)
+        lead, job, step = self.lead, self.job, self.steps
+        groups = ranks.share(lambda: lead.next_groups(weights, job, step) if lead else [])
+        self.real = len(groups)
+        self.server.groups = ranks.mine(groups)
+        return bool(groups)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         self.steps = state.global_step
-        self.blanks = self.server.size / max(1, self.server.served)
-        synced = self.sync_seconds
-        self.sync(model)
-        now = self.feed.tally
-        self.figures = now.since(self.cursor) | {"seconds/sync": self.sync_seconds - synced}
-        self.cursor = now
+        self.blanks = self.job.settings.grpo.groups / ranks.world() / max(1, math.ceil(self.real / ranks.world()))
         control.should_save = True
-        control.should_training_stop = not self.fill()
+        control.should_training_stop = not self.fill(model)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        (folder / "README.md").unlink(missing_ok=True)
-        files = fingerprints(folder)
-        cursor = Cursor(step=state.global_step, tally=self.cursor, files=files)
-        (folder / CURSOR).write_bytes(msgspec.json.encode(cursor))
-        for other in folder.parent.glob("checkpoint-*"):
-            if other != folder:
-                shutil.rmtree(other)
+        ranks.await_all()  # each has written its random state
+        if self.lead:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            finish_step(folder, state.global_step, self.lead.cursor)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        if logs and "reward" in logs:
+        if self.lead and logs and "reward" in logs:
             ours = {name: logs[key] for name, key in METRICS.items() if isinstance(logs.get(key), int | float)}
             ours |= {name: ours[name] * self.blanks for name in OF_ALL_GROUPS if name in ours}
-            self.feed.ledger.record(state.global_step, ours | self.figures)
+            self.lead.feed.ledger.record(state.global_step, ours | self.lead.figures)
 
 
-OF_ALL_GROUPS = ("kl", "entropy", "clip_fraction", "is_ratio/mean", "is_ratio/max", "length/mean", "length/max")
+def finish_step(folder: Path, step: int, tally: Tally) -> None:
+    """Write the cursor, last, and remove the step before."""
+    (folder / "README.md").unlink(missing_ok=True)
+    cursor = Cursor(step=step, tally=tally, files=fingerprints(folder))
+    (folder / CURSOR).write_bytes(msgspec.json.encode(cursor))
+    for other in folder.parent.glob("checkpoint-*"):
+        if other != folder:
+            shutil.rmtree(other)
+
+
+OF_ALL_GROUPS = ("kl", "entropy", "clip_fraction", "length/mean", "length/max")
 """Figures that TRL averages over the step's groups, in which a blank one counts as 0."""
 
 METRICS = {

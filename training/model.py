@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is local; an accidental look-up would hang without a network
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Without it matrix products on a GPU are not repeatable, and torch says so at each; it must be there before the first.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import numpy
 import torch
@@ -20,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from store.errors import UsageError
 from training import attention as grouped
+from training import ranks
 from training.chat import ensure_template
 from training.config import Dtype, ModelSettings, SftSettings
 
@@ -81,9 +84,8 @@ def merged(folder: Path, adapters: Sequence[Path], dtype: Dtype, *, attention: s
     model = load_model(folder, dtype, attention=attention or (grouped.NAME if device() == "cpu" else "sdpa"))
     for adapter in adapters:
         adapted = with_adapter(model, adapter)
-        weights = list(merged_weights(adapted))
+        _put(dict(_plain(adapted)), merged_weights(adapted))
         model = adapted.unload()
-        put_weights(model, weights)
     return model.eval()
 
 
@@ -101,33 +103,43 @@ def fresh_lora(settings: SftSettings) -> LoraConfig:
 
 
 def finite(model: Any) -> bool:
-    """Whether no weight has become infinite or no number."""
-    return all(weight.isfinite().all() for weight in model.parameters())
+    """Whether no weight has become infinite or no number; of a sharded model, of what this rank has of it."""
+    return all(ranks.part(weight).isfinite().all() for weight in model.parameters())
 
 
 @torch.no_grad()
 def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, tensor) of all parameters of the plain model that base and active adapter make, in the base's dtype.
 
-    The names are those of the base model's own state. The model itself is left alone.
+    The names are those of the base model's own state. The model itself is left alone. One weight at a time is made,
+    for all together are as large as the model; of a sharded model all ranks must take all of them.
     """
-    layers: list[tuple[str, Any]] = [
-        (name, module) for name, module in model.base_model.model.named_modules() if isinstance(module, LoraLayer)
-    ]
-    deltas = {name: layer.get_delta_weight(layer.active_adapters[0]) for name, layer in layers}
+    layers: dict[str, Any] = {
+        name: module for name, module in model.base_model.model.named_modules() if isinstance(module, LoraLayer)
+    }
+    for name, weight in _plain(model):
+        module, _, last = name.rpartition(".")
+        merged = weight.detach()
+        if last == "weight" and module in layers:
+            layer = layers[module]
+            merged = merged + layer.get_delta_weight(layer.active_adapters[0]).to(weight.dtype)
+        yield name, ranks.whole(merged)
+
+
+def _plain(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """The parameters below an adapter, under the names that they have without it."""
     for name, weight in model.base_model.model.named_parameters():
-        if ".lora_" in name:
-            continue
-        module, _, last = name.rpartition(".base_layer.")
-        plain = f"{module}.{last}" if module else name
-        delta = deltas.get(module) if last == "weight" else None
-        yield plain, weight.detach() if delta is None else weight.detach() + delta.to(weight.dtype)
+        if ".lora_" not in name:
+            yield name.replace(".base_layer.", "."), weight
+
+
+def put_weights(model: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Overwrite the model's weights of these names, tied ones under either; KeyError for one that it does not have."""
+    _put(model.state_dict(), weights)
 
 
 @torch.no_grad()
-def put_weights(model: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Overwrite the model's weights of these names, tied ones under either. KeyError for a name that it lacks."""
-    own = model.state_dict()
+def _put(own: Mapping[str, torch.Tensor], weights: Iterable[tuple[str, torch.Tensor]]) -> None:
     for name, weight in weights:
         own[name].copy_(weight)
 

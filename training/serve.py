@@ -25,6 +25,7 @@ from training import rest
 from training.config import EngineSettings, ModelSettings
 from training.guard import GRACE_S, await_that, members
 from training.model import device, torch_dtype
+from training.ranks import place_free
 
 HOST = "127.0.0.1"
 PORT_TRIES = 3
@@ -236,7 +237,7 @@ def environment(model: ModelSettings, *, trainable: bool) -> dict[str, str]:
         # By default vLLM leaves a core to itself: half of the machine where there are two.
         wanted["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, list(cores)[: model.threads or None]))
         wanted["VLLM_CPU_KVCACHE_SPACE"] = "1"
-    return wanted | dict(os.environ)
+    return wanted | place_free(os.environ)
 
 
 def require_vllm() -> None:

@@ -6,6 +6,7 @@ import logging
 import math
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,27 @@ SHORT = 512
 """Tokens up to which plain matrix products beat the fused attention's backward pass on a CPU (a fifth of a step)."""
 
 
-async def solutions(env: Env, tasks: Sequence[Task]) -> list[list[Message]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Solution:
+    messages: Sequence[Message]
+    tools: Sequence[Json] = ()
+    """The tools that the prompt offers."""
+
+
+async def solutions(env: Env, tasks: Sequence[Task], *, tools: bool = False) -> list[Solution]:
     """The references in the policy's action format. Each is replayed first; one that fails teaches nothing."""
-    return [env.solution(task) for task in tasks if (await env.replay(task)).success]
+    return [_solution(env, task, tools) for task in tasks if (await env.replay(task)).success]
+
+
+def _solution(env: Env, task: Task, tools: bool) -> Solution:
+    offered = env.open(task.world, task, tools=True).tools if tools else ()
+    return Solution(messages=env.solution(task, tools=tools), tools=offered)
 
 
 def fine_tune(
     folder: Path,
     adapter: Path | None,
-    conversations: Sequence[Sequence[Message]],
+    conversations: Sequence[Solution],
     *,
     epochs: int,
     seed: int,
@@ -51,8 +64,8 @@ def fine_tune(
 ) -> tuple[Any, dict[str, Json]]:
     """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only."""
     prepare(model_settings, seed)
-    tokenizer = load_tokenizer(folder)
-    made = [solution_ids(tokenizer, conversation) for conversation in conversations]
+    tokenizer = load_tokenizer(folder, tools=any(each.tools for each in conversations))
+    made = [solution_ids(tokenizer, each.messages, each.tools) for each in conversations]
     limit = context(folder)
     rows = [row for row in made if len(row[0]) <= limit]
     if not rows:

@@ -19,7 +19,7 @@ from envs.protocols import Env, Report
 from store.errors import UsageError
 from store.rows import Json, Snapshot, Task, content_id
 from store.snapshot import load as load_snapshot
-from training import checkpoint
+from training import checkpoint, ranks
 from training.checkpoint import Checkpoint
 from training.collect import collect, summary
 from training.config import TrainSettings
@@ -61,7 +61,8 @@ def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> di
     if snapshot.t != job.t:
         raise UsageError(f"snapshot: {job.snapshot} is of iteration {snapshot.t}; iteration {job.t} is to be trained")
     if job.t == 0 and not checkpoint.load(job.checkpoints, 0):
-        _make_version_0(job, snapshot, tasks, report)
+        with ranks.alone():
+            _make_version_0(job, snapshot, tasks, report)
     if job.settings.method == "grpo":
         return _grpo(job, engines, snapshot, tasks, ledger, report)
     return _sft(job, engines, snapshot, tasks, ledger, report)
@@ -171,7 +172,7 @@ def _update(
     """Fine-tune `parent` on the tasks' references and publish the next version; returns `counts` and its own."""
     version = 0 if parent is None else parent + 1
     started = time.monotonic()
-    conversations = asyncio.run(solutions(job.env, tasks))
+    conversations = asyncio.run(solutions(job.env, tasks, tools=job.settings.collect.tools))
     if not conversations:
         raise InfraError(f"none of the {len(tasks)} tasks of snapshot {snapshot.id} has a reference that replays")
     model, figures = fine_tune(

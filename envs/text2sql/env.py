@@ -18,7 +18,7 @@ from envs.text2sql import sqltext
 from envs.text2sql.checks import check_draft, check_given, check_reference, run_reference
 from envs.text2sql.engine import Result, build, tables
 from envs.text2sql.results import constant_query, empty, fingerprint
-from envs.text2sql.session import DirectSession, ToolsSession, direct_prompt
+from envs.text2sql.session import DirectSession, ToolsSession, direct_prompt, tools_prompt
 from envs.text2sql.world import SqlWorld
 from store.errors import UsageError
 from store.rows import Json, Origin, Split, Task, content_id, task_id
@@ -124,7 +124,10 @@ class Text2Sql:
     def difficulty(self, reference: Json) -> float:
         return sqltext.difficulty(str(reference))
 
-    def solution(self, task: Task) -> list[Message]:
+    def solution(self, task: Task, *, tools: bool = False) -> list[Message]:
+        if tools:
+            call = {"id": "call_0", "name": "submit_sql", "args": {"sql": task.reference}}
+            return [*tools_prompt(task), {"role": "assistant", "content": "", "tool_calls": [call]}]
         prompt = direct_prompt(self._world(task.world), task.user_turns[0])
         return [*prompt, {"role": "assistant", "content": task.reference}]
 

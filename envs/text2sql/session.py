@@ -84,6 +84,12 @@ class DirectSession(_Session):
         return Observation(messages=[again], done=False, failed=True)
 
 
+def tools_prompt(task: Task | None) -> list[Message]:
+    """The first messages of a session with tools: the schema is for the tools to find out."""
+    system = {"role": "system", "content": "Answer questions about a SQLite database. Use the tools."}
+    return [system, {"role": "user", "content": _question(task) if task else "Explore the database."}]
+
+
 class ToolsSession(_Session):
     def __init__(self, world: SqlWorld, task: Task | None) -> None:
         super().__init__(world, task)
@@ -99,9 +105,7 @@ class ToolsSession(_Session):
         self._handlers = {name: handler for name, handler in handlers.items() if name in allowed}
 
     async def start(self) -> list[Message]:
-        system = {"role": "system", "content": "Answer questions about a SQLite database. Use the tools."}
-        question = _question(self._task) if self._task else "Explore the database."
-        return [system, {"role": "user", "content": question}]
+        return tools_prompt(self._task)
 
     async def act(self, message: Message) -> Observation:
         self._turns += 1

@@ -1,0 +1,110 @@
+"""One rank of a training on several processes: `torchrun --nproc_per_node 2 -m tests.rank_jobs DIR [CASE]`.
+
+Leaves in DIR, of each rank: `groups-R.json`, the tasks of each step's groups; `step-S-R.pt`, the weights after step S.
+Cases: `broken`, `diverged`, `odd` fail in the middle of an iteration, at its end and before it; `sharded` compares the
+weights of a model that FSDP has split.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.grpo_jobs import SETTINGS, even, run
+from tests.tiny_model import write_random_model
+from training import ranks
+from training.config import GrpoSettings, SftSettings
+from training.grpo import Loop
+from training.model import load_model, merged_weights
+from training.sft import with_lora
+
+ASKED = count()
+
+
+def watch(root: Path) -> None:
+    """Keep what each step was given and made."""
+    given: list[list[str]] = []
+    fill, end = Loop.fill, Loop.on_step_end
+
+    def watched_fill(loop: Loop, model: Any) -> bool:
+        more = fill(loop, model)
+        given.append([group.task for group in loop.server.groups])
+        (root / f"groups-{ranks.rank()}.json").write_text(json.dumps(given))
+        return more
+
+    def watched_end(loop: Loop, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        trained = {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+        torch.save(trained, root / f"step-{state.global_step}-{ranks.rank()}.pt")
+        end(loop, args, state, control, model, **more)
+
+    Loop.fill, Loop.on_step_end = watched_fill, watched_end  # type: ignore[method-assign]
+
+
+def broken(said: str) -> float:
+    """A reward that ends the leader in the second step."""
+    if next(ASKED) > 20:
+        raise SystemExit(3)
+    return even(said)
+
+
+def lead(root: Path, case: str) -> None:
+    lr = 1e38 if case == "diverged" else SETTINGS.grpo.lr
+    grpo = GrpoSettings(groups=3 if case == "odd" else 2, lr=lr, beta=0.05)
+    settings = SETTINGS.model_copy(update={"grpo": grpo})
+    try:
+        for t in (0, 1):
+            run(root, t, score=broken if case == "broken" else even, settings=settings)
+        ranks.dismiss()
+    finally:
+        ranks.leave()
+
+
+def compare_shards(root: Path) -> None:
+    """Rank 0 has all weights of the split model, the other none."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    folder = write_random_model(root / str(ranks.rank()))
+    plain = dict(merged_weights(an_adapted(folder)))
+    model = an_adapted(folder)
+    ranks.await_all()
+    mesh = init_device_mesh("cpu", (2,))
+    for layer in model.base_model.model.model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    assert ranks.sharded(model)
+    kept = ranks.kept_by_rank_0(merged_weights(model))
+    assert len(kept) == (0 if ranks.rank() else len(plain))
+    assert all(torch.allclose(weight, plain[name], atol=1e-6) for name, weight in kept)
+    (root / f"sharded-{ranks.rank()}").touch()
+    ranks.await_all()
+    ranks.leave()
+
+
+def an_adapted(folder: Path) -> Any:
+    torch.manual_seed(3)
+    model = with_lora(load_model(folder, "float32"), None, SftSettings(lora_r=4, lora_alpha=8))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(0, 0.1)
+    return model
+
+
+def main(root: Path, case: str) -> None:
+    watch(root)
+    if case == "sharded":
+        compare_shards(root)
+    elif ranks.rank():
+        ranks.work()
+    else:
+        lead(root, case)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
