@@ -15,6 +15,14 @@ from store.snapshot import frozen, load
 if TYPE_CHECKING:
     from training.engine import Engines
 
+RATES = """
+    select task_id, arg_max(score, t) from (
+        select task_id, t, avg(score) as score from trajectory
+        where run = ? and t < ? and purpose = 'train' and outcome = 'scored' group by all
+    ) group by task_id
+"""
+"""Each task's mean score in the last iteration that sampled it."""
+
 
 @contextmanager
 def engines(loop: Loop) -> Iterator[Engines]:
@@ -92,6 +100,7 @@ def _train(loop: Loop, snapshot: Snapshot, kept: Engines) -> dict[str, Any]:
         snapshot=loop.run.snapshots / f"{t}-{snapshot.id}",
         checkpoints=loop.run.checkpoints,
         settings=loop.settings.train,
+        rates=dict(loop.store.query(RATES, [run, t])),
     )
     ledger = Ledger(
         done=loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [run, t]),

@@ -29,6 +29,8 @@ class CollectSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    tasks: int = Field(default=0, ge=0)
+    """Tasks of D_t that one iteration samples, those within the policy's reach first; 0 = all."""
     rollouts: int = Field(default=8, ge=1)
     """K: rollouts of each task."""
     tools: bool = False

@@ -7,6 +7,7 @@ arXiv 2503.14476 section 3.2); its rollouts are kept, since signals are read fro
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,9 @@ from store.rows import Step, Task, Trajectory, content_id
 from training.collect import Append, Outcomes, check_share, newest_attempts, pending, play_jobs
 from training.config import CollectSettings
 from training.flatten import Row, flatten
+
+OUT_OF_REACH = 0.25
+"""Weight, in drawing the tasks of an iteration, of one whose rollouts all scored the same when it was last sampled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,6 +199,21 @@ def member(trajectory: Trajectory, steps: Sequence[Step]) -> Member:
     return Member(row=flatten(sampled) if sampled else None, score=trajectory.score)
 
 
-def task_order(tasks: Sequence[Task], seed: int, t: int) -> list[Task]:
-    """The tasks in an order of this iteration's own, drawn from the seed."""
-    return sorted(tasks, key=lambda task: content_id("order", seed, t, task.id))
+def task_order(
+    tasks: Sequence[Task], seed: int, t: int, *, limit: int = 0, rates: Mapping[str, float] | None = None
+) -> list[Task]:
+    """The tasks of this iteration, `limit` of them (0 = all), in an order of its own that is drawn from the seed.
+
+    `rates`: {task id: mean score when it was last sampled}. A task that was always or never solved then would most
+    likely teach nothing now, so it is drawn less often: a weighted draw without replacement by exponential keys
+    (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+    """
+    rates = rates or {}
+
+    def key(task: Task) -> float:
+        digest = content_id("order", seed, t, task.id)
+        u = int(digest, 16) / 16 ** len(digest)
+        return -math.log1p(-u) / (1.0 if 0.0 < rates.get(task.id, 0.5) < 1.0 else OUT_OF_REACH)
+
+    ordered = sorted(tasks, key=lambda task: (key(task), task.id))
+    return ordered[:limit] if limit else ordered
