@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
-from envs.protocols import Completion, Outcome, Request, Session
+from envs.protocols import Completion, Outcome, Report, Request, Session
 from store.db import Store
 from store.rows import Metric, Row, Step, Task, Trajectory
 from tests.fakes import EchoEnv, EchoSession
@@ -37,14 +39,19 @@ SETTINGS = TrainSettings(
 
 
 def ahead(staleness: int) -> TrainSettings:
-    """The same with a server that samples ahead, in smaller steps, so that there are more of them."""
-    grpo = SETTINGS.grpo.model_copy(update={"staleness": staleness, "lr": 3e-3})
+    """The same with a server that samples ahead."""
+    grpo = SETTINGS.grpo.model_copy(update={"staleness": staleness})
     return SETTINGS.model_copy(update={"engine": EngineSettings(backend="vllm"), "grpo": grpo})
 
 
 def even(said: str) -> float:
     """An even number of bytes wins: a random policy does so about every second time."""
     return float(len(said.encode()) % 2 == 0)
+
+
+def coin(said: str) -> float:
+    """Nothing to be learned: most groups stay mixed, so that there are many steps."""
+    return float(crc32(said.encode()) % 2)
 
 
 class ScoredEnv(EchoEnv):
@@ -115,28 +122,37 @@ def run(
 ) -> Ran:
     """Iteration t in this process, its rows kept in memory."""
     ran = Ran(root)
-    ran.counts[t] = train(
-        echo_job(root, t, ScoredEnv(score), settings),
-        engines(settings, run="r", home=root),
-        Ledger(
-            done=[],
-            recall=lambda ids: {},
-            append=ran.rows.extend,
-            record=lambda step, figures: ran.rows.extend(
-                Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
+    with closing(engines(settings, run="r", home=root)) as kept:
+        ran.counts[t] = train(
+            echo_job(root, t, ScoredEnv(score), settings),
+            kept,
+            Ledger(
+                done=[],
+                recall=lambda ids: {},
+                append=ran.rows.extend,
+                record=lambda step, figures: ran.rows.extend(
+                    Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
+                ),
             ),
-        ),
-        report=lambda *report: ran.reports.append(report),
-    )
+            report=lambda *report: ran.reports.append(report),
+        )
     return ran
 
 
-def run_stored(root: Path, t: int, *, settings: TrainSettings = SETTINGS, engines: type[Engines] = Engines) -> None:
+def run_stored(
+    root: Path,
+    t: int,
+    *,
+    score: Score = even,
+    settings: TrainSettings = SETTINGS,
+    engines: type[Engines] = Engines,
+    report: Report = lambda *_: None,
+) -> None:
     """Iteration t with its rows in a store, those that are there already reused."""
     store = Store(root / "store")
     store.ingest()
     train(
-        echo_job(root, t, ScoredEnv(), settings),
+        echo_job(root, t, ScoredEnv(score), settings),
         engines(settings, run="r", home=root),
         Ledger(
             done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
@@ -146,7 +162,7 @@ def run_stored(root: Path, t: int, *, settings: TrainSettings = SETTINGS, engine
                 [Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()]
             ),
         ),
-        report=lambda *_: None,
+        report=report,
     )
 
 
@@ -169,6 +185,6 @@ def a_trainer(
 if __name__ == "__main__":
     place, iteration, *more = sys.argv[1:]
     if more:
-        run_stored(Path(place), int(iteration), settings=ahead(int(more[0])), engines=BesideEngines)
+        run_stored(Path(place), int(iteration), score=coin, settings=ahead(int(more[0])), engines=BesideEngines)
     else:
         run_stored(Path(place), int(iteration))

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,22 @@ import pytest
 from store.db import Store
 from store.journal import START, read, segments
 from store.rows import Metric, Step, Task, Trajectory
-from tests.grpo_jobs import HERE, SETTINGS, BesideEngines, Ran, ScoredEnv, ahead, run, run_stored
+from tests.grpo_jobs import HERE, SETTINGS, BesideEngines, Ran, ScoredEnv, ahead, coin, run, run_stored
 from tests.loops import KILLER
 from training.config import CollectSettings
 from training.groups import Group, Member, task_order
+
+
+class Enough(Exception):
+    """As when somebody stops a run."""
 
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """Two iterations with staleness = 1."""
     root = tmp_path_factory.mktemp("behind")
-    return run(root, 0, settings=ahead(1), engines=BesideEngines) | run(
-        root, 1, settings=ahead(1), engines=BesideEngines
+    return run(root, 0, score=coin, settings=ahead(1), engines=BesideEngines) | run(
+        root, 1, score=coin, settings=ahead(1), engines=BesideEngines
     )
 
 
@@ -101,62 +104,66 @@ def test_on_policy_is_recorded_as_that(tmp_path: Path) -> None:
 
 
 def test_two_steps_behind_is_the_most_with_two(tmp_path: Path) -> None:
-    ran = run(tmp_path, 0, settings=ahead(2), engines=BesideEngines)
+    ran = run(tmp_path, 0, score=coin, settings=ahead(2), engines=BesideEngines)
     assert set.union(*lags(ran.rows, 0, 0).values()) <= {0, 1, 2}
 
 
 def test_what_is_too_old_for_a_smaller_bound_is_sampled_again(tmp_path: Path) -> None:
-    """Killed with staleness = 1, gone on with 0: the rows stay, and what is trained is on-policy."""
-    again = 0
-    for at in count(60, 20):
-        root = tmp_path / str(at)
-        root.mkdir()
-        if killed(root, at, staleness=1) == 0:
-            break
-        run_stored(root, 0, settings=ahead(0), engines=BesideEngines)
-        whole, rows = Store(root / "store"), journal(root)
-        assert_each_once(rows)
-        assert max(row.value for row in rows if isinstance(row, Metric) and row.name == "staleness/max") <= 1
-        seen = {(row.task_id, row.k) for row in rows if isinstance(row, Trajectory)}
-        assert whole.query("select count(*) from v_rollout") == [(len(seen),)], "a signal counts each rollout once"
-        more = [row for row in rows if isinstance(row, Trajectory) and row.attempt]
-        again += len(more)
-        assert all(row.attempt == 1 for row in more)
-    assert again, "one of the kills left rollouts that were too old"
+    """Stopped with staleness = 1, gone on with 0: the rows stay, and what is trained from there is on-policy."""
+
+    def stop(label: str, done: int, total: int) -> None:
+        if done > total / 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        run_stored(tmp_path, 0, score=coin, settings=ahead(1), engines=BesideEngines, report=stop)
+    before = journal(tmp_path)
+    reached = max(row.step for row in before if isinstance(row, Metric))
+    run_stored(tmp_path, 0, score=coin, settings=ahead(0), engines=BesideEngines)
+    rows = journal(tmp_path)
+    assert_each_once(rows)
+    assert rows[: len(before)] == before
+    again = [row for row in rows if isinstance(row, Trajectory) and row.attempt]
+    assert again
+    assert {row.attempt for row in again} == {1}
+    assert {max(lag) for step, lag in lags(rows, 0, 0).items() if step > reached} == {0}
+    assert {value for step, value in figures(rows, "staleness/max").items() if step > reached} == {0}
+    assert Store(tmp_path / "store").query("select count(*) from v_rollout") == [(12 * 4,)], "each counts once"
+
+
+@pytest.fixture(scope="module")
+def operations(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Durable operations of an iteration with staleness = 1."""
+    root = tmp_path_factory.mktemp("whole")
+    assert killed(root, 0) == 0
+    return len((root / "operations").read_text())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.35, 0.5, 0.65, 0.8])
-def test_killed_and_resumed_nothing_is_lost_and_the_bound_holds(tmp_path: Path, share: float) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    assert killed(whole, 0, staleness=1) == 0
-    at = int(share * len((whole / "operations").read_text()))
-    root = tmp_path / "killed"
-    root.mkdir()
-    assert killed(root, at, staleness=1) == -signal.SIGKILL
-    before = {row.id for row in journal(root) if isinstance(row, Trajectory)}
+@pytest.mark.parametrize("share", [0.4, 0.55, 0.7, 0.85])
+def test_killed_and_resumed_nothing_is_lost_and_the_bound_holds(tmp_path: Path, operations: int, share: float) -> None:
+    assert killed(tmp_path, int(share * operations)) == -signal.SIGKILL
+    before = {row.id for row in journal(tmp_path) if isinstance(row, Trajectory)}
     assert before
-    run_stored(root, 0, settings=ahead(1), engines=BesideEngines)
-    rows = journal(root)
+    run_stored(tmp_path, 0, score=coin, settings=ahead(1), engines=BesideEngines)
+    rows = journal(tmp_path)
     assert_each_once(rows)
-    played = [row for row in rows if isinstance(row, Trajectory)]
-    assert before <= {row.id for row in played}
-    assert len(played) == 12 * 4, "and no rollout was played that was there already"
+    played = {row.id for row in rows if isinstance(row, Trajectory)}
+    assert before <= played
+    assert len(played) == 12 * 4, "none was played that was there already"
     found = lags(rows, 0, 0)
     assert set.union(*found.values()) <= {0, 1}
-    recorded = {row.step for row in rows if isinstance(row, Metric)}
-    assert set(found) == recorded
+    assert set(found) == set(figures(rows, "staleness/max"))
 
 
-def killed(root: Path, at: int, *, staleness: int) -> int:
+def killed(root: Path, at: int) -> int:
     """The exit code of an iteration that is killed at its `at`-th durable operation; 0 = it was not."""
     process = subprocess.run(
-        [sys.executable, "-m", "tests.grpo_jobs", str(root), "0", str(staleness)],
+        [sys.executable, "-m", "tests.grpo_jobs", str(root), "0", "1"],
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{KILLER}{os.pathsep}{HERE}",
+            "PYTHONPATH": str(KILLER),
             "KILL_COUNTER": str(root / "operations"),
             "KILL_AT": str(at),
         },
