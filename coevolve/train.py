@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 RATES = """
     select task_id, arg_max(score, t) from (
-        select task_id, t, avg(score) as score from trajectory
-        where run = ? and t < ? and purpose = 'train' and outcome = 'scored' group by all
+        select task_id, t, avg(score) as score from v_rollout
+        where run = ? and t < ? and outcome = 'scored' group by all
     ) group by task_id
 """
 """Each task's mean score in the last iteration that sampled it."""

@@ -24,7 +24,7 @@ from coevolve.workspace import Workspace
 from evals.metrics import Estimate, interval, paired_gain
 
 SUITE = "test"
-ROUNDS = 4
+ROUNDS = 5
 ARMS = {
     "signals": "",
     "none": '[explore]\nsource = "none"\n',
@@ -112,7 +112,7 @@ def run(folder: Path, arm: str, seed: int) -> Result:
     """Bring the run of an arm to its end. CalledProcessError where the loop fails."""
     place = folder / f"{arm}-{seed}"
     place.mkdir(parents=True, exist_ok=True)
-    config = CONFIG.format(seed=seed, method=METHOD.get(arm, "grpo"), extra=ARMS[arm], lr=3e-4)
+    config = CONFIG.format(seed=seed, method=METHOD.get(arm, "grpo"), extra=ARMS[arm], lr=6e-4)
     (place / "config.toml").write_text(config)
     space = Workspace(place.resolve())
     begun = ["--resume"] if space.run_ids() else []

@@ -28,7 +28,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         made.gradient_checkpointing = True
         return made
 
-    monkeypatch.setattr(training.grpo, "one_prompt", lambda prompts: False)
+    monkeypatch.setattr(training.grpo, "one_row", lambda *_: False)
     monkeypatch.setattr(training.grpo, "arguments", on_a_gpu)
 
 

@@ -18,15 +18,17 @@ from tests.fakes import ScriptedPolicy
 from tests.grpo_jobs import ScoredEnv
 from training.config import CollectSettings
 from training.flatten import Row as Tokens
-from training.groups import Clocked, Feed, Group, Ledger, Member, task_order
+from training.groups import Clocked, Feed, Group, Ledger, Member, Tally, task_order
 from training.grpo import Server
 
 SETTINGS = CollectSettings(rollouts=4, max_attempts=2, min_valid=0.5)
 
 
-def a_feed(answer: Callable[[Request], Any], rows: list[Row], *, words: int = 6, **more: Any) -> Feed:
+def a_feed(answer: Callable[[Request], Any], rows: list[Row], *, words: int = 6, batch: int = 1, **more: Any) -> Feed:
+    """With a batch of 1 no more tasks are sampled at once than groups are missing."""
     env = ScoredEnv(lambda said: float(said == "yes"), words=[f"word{i}" for i in range(words)], turns=1)
     policy = Ids(answer)
+    policy.batch = batch
     ledger = Ledger(
         done=more.pop("done", []), recall=more.pop("recall", lambda ids: {}), append=rows.extend, record=lambda *_: None
     )
@@ -92,6 +94,24 @@ def test_the_last_step_has_what_is_left() -> None:
     assert len(fill(feed, 4)) == 1
     assert feed.tally.position == 6
     assert fill(feed, 4) == []
+
+
+def test_so_many_tasks_are_sampled_as_will_fill_the_step() -> None:
+    """Nothing is known at first: half of the groups are taken to be informative. Then none was in 12."""
+    feed = a_feed(only("word19"), [], words=20, batch=64)
+    asked = list[int]()
+    feed.report = lambda label, done, total: asked.append(done // feed.settings.rollouts)
+    assert len(fill(feed, 2)) == 1
+    assert asked == [4, 12, 20], "2 / (2 / 4) tasks, then 2 / (2 / 8), then what is left"
+
+
+def test_informative_groups_that_the_step_has_no_place_for_are_counted_apart() -> None:
+    feed = a_feed(mixed, [], words=8, batch=64)
+    assert len(fill(feed, 2)) == 2
+    assert feed.tally.kinds == {"informative": 2, "surplus": 2}
+    assert feed.tally.since(Tally())["zero_variance"] == 0.0
+    assert len(fill(feed, 2)) == 2
+    assert feed.tally.kinds == {"informative": 4, "surplus": 2}, "2 / ((4 + 2) / (4 + 4)) = 2 tasks"
 
 
 def test_solved_and_failed_groups_are_counted_apart() -> None:

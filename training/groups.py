@@ -107,11 +107,17 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
     """Tasks taken."""
     kinds: dict[str, int] = {}
-    """Groups by `Group.kind`."""
+    """Groups by `Group.kind`; `surplus`: informative, but the step had enough of them."""
     sample_seconds: float = 0.0
     """Waiting for the policy."""
     env_seconds: float = 0.0
     """The rest of playing: sessions and rewards."""
+
+    @property
+    def informative_share(self) -> float:
+        """Of the groups so far, those with unequal scores, as if four more had been seen, two of them such."""
+        found = self.kinds.get("informative", 0) + self.kinds.get("surplus", 0)
+        return (found + 2) / (self.position + 4)
 
     def plus(self, kinds: Sequence[str], sample_seconds: float, env_seconds: float) -> Tally:
         """With further groups, of these kinds."""
@@ -126,7 +132,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         """Figures of the time between: groups by kind, the share that taught nothing, seconds."""
         kinds = Counter(self.kinds) - Counter(before.kinds)
         groups = kinds.total()
-        equal = groups - kinds["informative"] - kinds["infra"]
+        equal = groups - kinds["informative"] - kinds["surplus"] - kinds["infra"]
         return {
             **{f"groups/{kind}": float(count) for kind, count in sorted(kinds.items())},
             "zero_variance": equal / groups if groups else 0.0,
@@ -167,22 +173,29 @@ class Feed:
         total = len(self.tasks) * self.settings.rollouts
         while len(found) < groups and self.tally.position < len(self.tasks):
             async with self.turn:
-                at = self.tally.position
-                made = await self._groups(self.tasks[at : at + groups - len(found)], oldest)
-            found += [group for group in made if group.kind(self.settings.min_valid) == "informative"]
+                at, missing = self.tally.position, groups - len(found)
+                found += await self._groups(self.tasks[at : at + self._draws(missing)], missing, oldest)
             self.report("rollouts", self.tally.position * self.settings.rollouts, total)
             check_share(self.outcomes, total, self.settings)
         return found
 
-    async def _groups(self, chunk: Sequence[Task], oldest: int) -> list[Group]:
-        """Play the tasks, or take their rollouts from the store."""
+    def _draws(self, missing: int) -> int:
+        """How many tasks most likely give `missing` informative groups; one batch at most, for less costs as much."""
+        room = self.policy.batch // self.settings.rollouts
+        return max(missing, min(room, int(missing / self.tally.informative_share)))
+
+    async def _groups(self, chunk: Sequence[Task], missing: int, oldest: int) -> list[Group]:
+        """Play the tasks, or take their rollouts from the store; the first `missing` informative groups."""
         started, policy = time.monotonic(), Clocked(inner=self.policy)
         jobs = self._jobs(chunk, oldest)
         played = await self._play(jobs, policy) if jobs else []
         made = self._grouped(chunk, played)
         kinds = [group.kind(self.settings.min_valid) for group in made]
+        informative = [at for at, kind in enumerate(kinds) if kind == "informative"]
+        for at in informative[missing:]:
+            kinds[at] = "surplus"
         self.tally = self.tally.plus(kinds, policy.seconds, time.monotonic() - started - policy.seconds)
-        return made
+        return [made[at] for at in informative[:missing]]
 
     def _jobs(self, chunk: Sequence[Task], oldest: int) -> list[Job]:
         """Groups with a rollout that is too old are played again as a whole, as further attempts: the rows stay."""

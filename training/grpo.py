@@ -44,7 +44,7 @@ from training.config import TrainSettings
 from training.engine import Engine
 from training.folders import MANIFEST, Files, differences, fingerprints
 from training.groups import Feed, Group, Member, Tally, staleness
-from training.logps import one_prompt, shared_prompt_logps
+from training.logps import one_row, shared_prompt_logps
 from training.sync import Weights
 
 logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it warns of each rollout without a score
@@ -81,18 +81,12 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, *args: Any, **options: Any
     ) -> Any:
-        prompts = input_ids[:, :-logits_to_keep]
+        prompts, read = input_ids.split([input_ids.shape[1] - logits_to_keep, logits_to_keep], dim=1)
+        before, mask = attention_mask.split([prompts.shape[1], logits_to_keep], dim=1)
         # On several ranks each forward pass waits for the others', so all must take the same number: TRL's one.
         alone = device() == "cpu" and ranks.world() == 1
-        if alone and attention_mask[:, :-logits_to_keep].all() and one_prompt(prompts):
-            found: Any = shared_prompt_logps(
-                model,
-                prompts[:1],
-                input_ids[:, -logits_to_keep:],
-                attention_mask[:, -logits_to_keep:],
-                self.temperature,
-            )
-            found = (*found, None)
+        if alone and before.all() and one_row(model, prompts, mask):
+            found: Any = (*shared_prompt_logps(model, prompts[:1], read, mask, self.temperature), None)
         else:
             found = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, *args, **options
