@@ -197,7 +197,7 @@ def train_command(
         if follow:
             counts = train.follow(loop, rounds)
         else:
-            with train.engines(loop) as kept:
+            with train.keeping(loop) as kept:
                 counts = train.train_snapshot(loop, snapshot, kept, resume=resume)
     return counts, guide.trained(place, run, counts)
 
