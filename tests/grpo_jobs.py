@@ -1,12 +1,15 @@
 """What the tests of GRPO share: a world with mixed rewards, a trainer on given groups, jobs of a tiny model.
 
-`python -m tests.grpo_jobs DIR T` runs one iteration with a store in DIR, to be killed and run again.
+`python -m tests.grpo_jobs DIR T` runs one iteration with a store in DIR, to be killed and run again; FULL_AT is the
+optimiser step that finds the disk full.
 """
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,11 +78,13 @@ def echo_job(root: Path, t: int, env: EchoEnv, settings: TrainSettings) -> Train
     return a_job(root, t, settings=settings, env=env, tasks=env.seed_tasks())
 
 
-def run(root: Path, t: int, *, score: Score = even, settings: TrainSettings = SETTINGS) -> Ran:
+def run(
+    root: Path, t: int, *, score: Score = even, settings: TrainSettings = SETTINGS, env: ScoredEnv | None = None
+) -> Ran:
     """Iteration t in this process, its rows kept in memory."""
     ran = Ran(root)
     ran.counts[t] = train(
-        echo_job(root, t, ScoredEnv(score), settings),
+        echo_job(root, t, env or ScoredEnv(score), settings),
         Engines(settings, run="r", home=root),
         Ledger(
             done=[],
@@ -94,18 +99,25 @@ def run(root: Path, t: int, *, score: Score = even, settings: TrainSettings = SE
     return ran
 
 
-def run_stored(root: Path, t: int) -> None:
-    """Iteration t with its rows in a store, those that are there already reused."""
+def run_stored(root: Path, t: int, *, settings: TrainSettings = SETTINGS, full_at: int = 0) -> None:
+    """Iteration t with its rows in a store, those that are there already reused.
+
+    From optimiser step `full_at` on, the disk takes no large file."""
     store = Store(root / "store")
     store.ingest()
+
+    def record(step: int, figures: Mapping[str, float]) -> None:
+        if step == full_at:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+
     train(
-        echo_job(root, t, ScoredEnv(), SETTINGS),
-        Engines(SETTINGS, run="r", home=root),
+        echo_job(root, t, ScoredEnv(), settings),
+        Engines(settings, run="r", home=root),
         Ledger(
             done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
             recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
             append=store.append,
-            record=lambda step, figures: None,
+            record=record,
         ),
         report=lambda *_: None,
     )
@@ -128,4 +140,4 @@ def a_trainer(
 
 
 if __name__ == "__main__":
-    run_stored(Path(sys.argv[1]), int(sys.argv[2]))
+    run_stored(Path(sys.argv[1]), int(sys.argv[2]), full_at=int(os.environ.get("FULL_AT", "0")))
