@@ -186,7 +186,6 @@ def train_command(
 ) -> Result:
     from coevolve import launch, train
 
-    launch.end_if_orphaned()
     if launch.is_helper():
         launch.help_rank_0()
     place = Workspace.find(workspace)
