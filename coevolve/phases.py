@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from itertools import chain, zip_longest
 from typing import Any
@@ -72,7 +73,10 @@ def _seeds(loop: Loop) -> tuple[list[Task], list[tuple[Task, str]]]:
     known = Known(loop.env, held_out=held_out.values())
     by_world: dict[str, list[Task]] = {}
     left_out: list[tuple[Task, str]] = []
+    hardest = loop.settings.validate_.max_difficulty or math.inf
     for task in loop.env.seed_tasks():
+        if task.difficulty > hardest:
+            continue
         if twin := known.held_out(task):
             item = held_out[twin]
             left_out.append(
@@ -235,7 +239,9 @@ def snapshot(loop: Loop, t: int) -> Counts:
     withdrawn = {row.task_id for row in loop.store.rows(Withdrawal, "run = ?", [loop.run.id])}
     kept = [task for task in members if task.id not in withdrawn]
     waiting = growth.pending(loop.store, loop.run.id, (task.id for task in members))
-    admitted = growth.admit(waiting, growth.room(len(members), loop.settings.validate_.growth))
+    at_home = loop.settings.explore.source == "none"
+    room = 0 if at_home else growth.room(len(members), loop.settings.validate_.growth)
+    admitted = growth.admit(waiting, room)
     loop.store.append([freeze(loop.run.snapshots, loop.run.id, t + 1, kept + admitted)])
     return {
         "tasks": len(kept) + len(admitted),

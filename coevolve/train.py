@@ -29,6 +29,15 @@ class Kept:
     trackers: Trackers
 
 
+RATES = """
+    select task_id, arg_max(score, t) from (
+        select task_id, t, avg(score) as score from trajectory
+        where run = ? and t < ? and purpose = 'train' and outcome = 'scored' group by all
+    ) group by task_id
+"""
+"""Each task's mean score in the last iteration that sampled it."""
+
+
 @contextmanager
 def keeping(loop: Loop) -> Iterator[Kept]:
     """What this process trains with, closed with the block; other ranks are dismissed with its success.
@@ -113,6 +122,7 @@ def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
         snapshot=loop.run.snapshots / f"{t}-{snapshot.id}",
         checkpoints=loop.run.checkpoints,
         settings=loop.settings.train,
+        rates=dict(loop.store.query(RATES, [run, t])),
     )
 
     def record(step: int, figures: Mapping[str, float]) -> None:

@@ -45,3 +45,13 @@ def _bootstrap(values: Sequence[float]) -> tuple[float, float]:
     n = len(values)
     means = sorted(math.fsum(rng.choices(values, k=n)) / n for _ in range(RESAMPLES))
     return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
+
+
+def paired_gain(before: Sequence[float], after: Sequence[float]) -> Estimate:
+    """Mean difference `after - before` of the same items, in [-1, 1], with the 95 % interval of a seeded percentile
+    bootstrap over items. ValueError unless both have the same number of items, at least one."""
+    differences = [b - a for a, b in zip(before, after, strict=True)]
+    if not differences:
+        raise ValueError("no values")
+    low, high = _bootstrap(differences)
+    return Estimate(n=len(differences), value=math.fsum(differences) / len(differences), low=low, high=high)

@@ -63,5 +63,7 @@ class ValidateSettings(BaseModel):
     """How often the validator may rewrite wording or reference."""
     steps: int = Field(default=3, ge=1, le=12)
     """Tool calls of one try in a fresh session."""
+    max_difficulty: float = Field(default=0.0, ge=0)
+    """Tasks that are harder, on the environment's own scale, stay out of D, seed tasks included; 0 = no limit."""
     growth: float = Field(default=0.2, ge=0.1, le=0.3)
     """Share of |D_t| that one round may add; the surplus stays pending."""

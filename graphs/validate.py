@@ -2,7 +2,7 @@
 
     abstract  take the candidate's draft; without one, abstract the first pair from an exploration's triplets
     check     no hidden characters, no template marks, the environment's hard checks; execute the reference and record
-              its outcome
+              its outcome; not harder than asked for
     attempt   the agent tries the draft through the tools of a fresh session ...
     tools     ... and may find a problem
     repair    the agent rewrites wording or reference, within a budget; back to check
@@ -77,6 +77,10 @@ async def check(state: ValidateState, config: RunnableConfig) -> ValidateState:
         task = work.env.materialize(draft, "explored")
     except InvalidTask as error:
         return ValidateState(problem=f"{error.reason}: {error.detail}", task=None)
+    limit = work.validate.max_difficulty
+    if 0 < limit < task.difficulty:
+        problem = f"too_hard: difficulty {task.difficulty:g}, validate.max_difficulty = {limit:g}"
+        return ValidateState(problem=problem, task=None, repairs_left=0)
     return ValidateState(problem=None, task=msgspec.to_builtins(task))
 
 

@@ -1,28 +1,32 @@
 """What the tests of GRPO share: a world with mixed rewards, a trainer on given groups, jobs of a tiny model.
 
-`python -m tests.grpo_jobs DIR T` runs one iteration with a store in DIR, to be killed and run again; FULL_AT is the
-optimiser step that finds the disk full.
+`python -m tests.grpo_jobs DIR T [STALENESS]` runs one iteration with a store in DIR, to be killed and run again;
+FULL_AT is the optimiser step that finds the disk full.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
-from envs.protocols import Outcome, Session
+from envs.protocols import Completion, Outcome, Report, Request, Session
 from store.db import Store
 from store.rows import Metric, Row, Step, Task, Trajectory
 from tests.fakes import EchoEnv, EchoSession
 from tests.training_child import a_job
-from training.config import CollectSettings, GrpoSettings, ModelSettings, SftSettings, TrainSettings
-from training.engine import Engines
+from training.config import CollectSettings, EngineSettings, GrpoSettings, ModelSettings, SftSettings, TrainSettings
+from training.engine import Engine, Engines
 from training.groups import Group, Ledger
 from training.grpo import GroupTrainer, Job, Server, make_trainer
+from training.policy import HFPolicy
 from training.train import TrainJob, train
 
 Score = Callable[[str], float]
@@ -37,9 +41,20 @@ SETTINGS = TrainSettings(
 )
 
 
+def ahead(staleness: int) -> TrainSettings:
+    """The same with a server that samples ahead."""
+    grpo = SETTINGS.grpo.model_copy(update={"staleness": staleness})
+    return SETTINGS.model_copy(update={"engine": EngineSettings(backend="vllm"), "grpo": grpo})
+
+
 def even(said: str) -> float:
     """An even number of bytes wins: a random policy does so about every second time."""
     return float(len(said.encode()) % 2 == 0)
+
+
+def coin(said: str) -> float:
+    """Nothing to be learned: most groups stay mixed, so that there are many steps."""
+    return float(crc32(said.encode()) % 2)
 
 
 class ScoredEnv(EchoEnv):
@@ -63,6 +78,33 @@ class ScoredEnv(EchoEnv):
         return session
 
 
+class Beside(HFPolicy):
+    """In the place of a server: many ask at once, and each answer takes a while. Refuses weights under a request."""
+
+    concurrent = True
+    asked = 0
+
+    async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        self.asked += 1
+        try:
+            await asyncio.sleep(0.002)
+            return await super().sample(requests)
+        finally:
+            self.asked -= 1
+
+    def load(self, weights: Iterable[tuple[str, Any]], *, version: int, step: int) -> float:
+        assert not self.asked
+        return super().load(weights, version=version, step=step)
+
+
+class BesideEngines(Engines):
+    """As if `backend = "vllm"` had started `Beside`."""
+
+    def _build(self, folder: Path, adapters: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
+        settings = self._settings.model
+        return Beside(folder, spec=spec, adapters=adapters, version=version, step=step, settings=settings)
+
+
 @dataclass
 class Ran:
     root: Path
@@ -79,47 +121,61 @@ def echo_job(root: Path, t: int, env: EchoEnv, settings: TrainSettings) -> Train
 
 
 def run(
-    root: Path, t: int, *, score: Score = even, settings: TrainSettings = SETTINGS, env: ScoredEnv | None = None
+    root: Path,
+    t: int,
+    *,
+    score: Score = even,
+    settings: TrainSettings = SETTINGS,
+    engines: type[Engines] = Engines,
+    env: ScoredEnv | None = None,
 ) -> Ran:
     """Iteration t in this process, its rows kept in memory."""
     ran = Ran(root)
-    ran.counts[t] = train(
-        echo_job(root, t, env or ScoredEnv(score), settings),
-        Engines(settings, run="r", home=root),
-        Ledger(
-            done=[],
-            recall=lambda ids: {},
-            append=ran.rows.extend,
-            record=lambda step, figures: ran.rows.extend(
-                Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
+    with closing(engines(settings, run="r", home=root)) as kept:
+        ran.counts[t] = train(
+            echo_job(root, t, env or ScoredEnv(score), settings),
+            kept,
+            Ledger(
+                done=[],
+                recall=lambda ids: {},
+                append=ran.rows.extend,
+                record=lambda step, figures: ran.rows.extend(
+                    Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
+                ),
             ),
-        ),
-        report=lambda *report: ran.reports.append(report),
-    )
+            report=lambda *report: ran.reports.append(report),
+        )
     return ran
 
 
-def run_stored(root: Path, t: int, *, settings: TrainSettings = SETTINGS, full_at: int = 0) -> None:
-    """Iteration t with its rows in a store, those that are there already reused.
-
-    From optimiser step `full_at` on, the disk takes no large file."""
+def run_stored(
+    root: Path,
+    t: int,
+    *,
+    score: Score = even,
+    settings: TrainSettings = SETTINGS,
+    engines: type[Engines] = Engines,
+    report: Report = lambda *_: None,
+) -> None:
+    """Iteration t with its rows in a store, those that are there already reused."""
     store = Store(root / "store")
     store.ingest()
 
     def record(step: int, figures: Mapping[str, float]) -> None:
-        if step == full_at:
+        store.append([Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()])
+        if str(step) == os.environ.get("FULL_AT"):
             resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 
     train(
-        echo_job(root, t, ScoredEnv(), settings),
-        Engines(settings, run="r", home=root),
+        echo_job(root, t, ScoredEnv(score), settings),
+        engines(settings, run="r", home=root),
         Ledger(
             done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
             recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
             append=store.append,
             record=record,
         ),
-        report=lambda *_: None,
+        report=report,
     )
 
 
@@ -140,4 +196,8 @@ def a_trainer(
 
 
 if __name__ == "__main__":
-    run_stored(Path(sys.argv[1]), int(sys.argv[2]), full_at=int(os.environ.get("FULL_AT", "0")))
+    place, iteration, *more = sys.argv[1:]
+    if more:
+        run_stored(Path(place), int(iteration), score=coin, settings=ahead(int(more[0])), engines=BesideEngines)
+    else:
+        run_stored(Path(place), int(iteration))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evals.metrics import interval
+from evals.metrics import interval, paired_gain
 
 
 def test_binary_values_get_wilsons_interval() -> None:
@@ -38,3 +38,18 @@ def test_bounds_of_none_and_all_right_are_exact(n: int) -> None:
 def test_no_values_have_no_mean() -> None:
     with pytest.raises(ValueError, match="no values"):
         interval([])
+
+
+def test_a_paired_gain_is_that_of_the_same_items() -> None:
+    """50 items, 10 better, 5 worse: 0.1, with a normal interval of 1.96 sqrt((0.3 - 0.01) / 50) = 0.149."""
+    before = [0.0] * 10 + [1.0] * 40
+    after = [1.0] * 10 + [0.0] * 5 + [1.0] * 35
+    found = paired_gain(before, after)
+    assert (found.n, found.value) == (50, pytest.approx(0.1))
+    assert (found.low, found.high) == pytest.approx((0.1 - 0.149, 0.1 + 0.149), abs=0.03)
+    assert paired_gain(after, before).value == pytest.approx(-0.1)
+
+
+def test_items_that_are_not_the_same_have_no_gain() -> None:
+    with pytest.raises(ValueError):
+        paired_gain([0.0], [0.0, 1.0])

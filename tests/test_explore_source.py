@@ -50,6 +50,16 @@ def test_none_stays_at_home(place: Workspace) -> None:
     assert round_of(place, "none") == ({"signals": 0}, [])
 
 
+def test_none_leaves_d_as_it_is_even_where_valid_tasks_wait(tmp_path: Path) -> None:
+    options = ["policy=litellm:none", "seed_set.seeds=0", "seed_set.unguided=2", "explore.source=none"]
+    assert coevolve("init", tmp_path / "work").code == 0
+    place = Workspace.find(str(tmp_path / "work"))
+    run = start_run(place, tuple(options), 0)
+    with opened(place, run, (), LOOP) as loop:
+        assert phases.seed(loop, 0)["pending"] > 0
+        assert phases.snapshot(loop, 0)["admitted"] == 0
+
+
 def test_signals_are_explored_by_default(place: Workspace) -> None:
     counts, rows = round_of(place, "signals")
     assert (counts["signals"], sorted({str(row.signal_id) for row in rows})) == (2, ["s0", "s1"])

@@ -48,6 +48,17 @@ def test_the_environments_reason_is_the_verdicts(tmp_path: Path) -> None:
     assert of(Task, rows) == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "verdict"), [(0.0, (True, "valid")), (5.0, (True, "valid")), (4.0, (False, "too_hard"))]
+)
+def test_a_task_over_the_limit_of_difficulty_is_rejected(
+    tmp_path: Path, limit: float, verdict: tuple[bool, str]
+) -> None:
+    """The difficulty in the echo world is the word's length: 5."""
+    verdicts, _ = validate(explorer(), tmp_path, [candidate()], settings=ValidateSettings(max_difficulty=limit))
+    assert only(verdicts) == verdict
+
+
 def test_a_failed_check_is_repaired(tmp_path: Path) -> None:
     play = explorer(repair=BETTER)
     (verdict,), rows = validate(play, tmp_path, [candidate("")])

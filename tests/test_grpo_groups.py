@@ -156,6 +156,21 @@ def test_every_iteration_has_an_order_of_its_own() -> None:
     assert sorted(orders[0]) == sorted(orders[2]) == sorted(task.id for task in tasks)
 
 
+def test_tasks_within_reach_are_drawn_more_often() -> None:
+    tasks = ScoredEnv(words=[f"word{i}" for i in range(40)]).seed_tasks()
+    rates = {task.id: rate for task, rate in zip(tasks, [0.0, 0.5, 1.0, 0.125] * 10, strict=True)}
+    drawn = [task for t in range(200) for task in task_order(tasks, 0, t, limit=10, rates=rates)]
+    reachable = sum(0 < rates[task.id] < 1 for task in drawn)
+    assert 0.72 < reachable / len(drawn) < 0.82, "weights 1 to 0.25, without replacement; simulated: 0.77"
+
+
+def test_a_limited_draw_has_no_task_twice_and_a_task_without_history_is_within_reach() -> None:
+    tasks = ScoredEnv(words=[f"word{i}" for i in range(20)]).seed_tasks()
+    drawn = task_order(tasks, 0, 3, limit=8)
+    assert len({task.id for task in drawn}) == 8
+    assert drawn == task_order(tasks, 0, 3, limit=8, rates={task.id: 0.5 for task in tasks})
+
+
 def test_time_of_requests_that_overlap_is_counted_once() -> None:
     class Slow(ScriptedPolicy):
         async def sample(self, requests: Any) -> list[Completion | Exception]:

@@ -19,6 +19,23 @@ CITIES = {"db_id": "trade", "question": "How many cities are there?", "query": "
 SEED = {"db_id": "trade", "question": "What did all shops sell?", "query": "SELECT sum(sales) FROM shop"}
 
 
+def test_d_0_has_no_task_over_the_limit_of_difficulty(tmp_path: Path) -> None:
+    assert coevolve("init", tmp_path / "work").code == 0
+    settings = ("policy=litellm:none", "seed_set.seeds=12", "seed_set.unguided=8", "validate.max_difficulty=2.0")
+    options = [part for setting in settings for part in ("--set", setting)]
+    done = coevolve("seed", "--workspace", tmp_path / "work", *options, "--json")
+    assert done.code == 0
+    store = Workspace.find(str(tmp_path / "work")).store
+    counted = store.query("select origin, count(*), max(difficulty) from task group by 1 order by 1")
+    assert [
+        (origin, count >= least, hardest) for (origin, count, hardest), least in zip(counted, (8, 12), strict=True)
+    ] == [
+        ("explored", True, 2.0),
+        ("seed", True, 2.0),
+    ]
+    assert store.query("select count(*) > 0 from verdict where reason = 'too_hard'") == [(True,)]
+
+
 @pytest.mark.parametrize(
     "same",
     [

@@ -94,26 +94,35 @@ def newest_attempts(trajectories: Iterable[Trajectory]) -> Outcomes:
     return newest
 
 
-def pending(chunk: Sequence[Task], outcomes: Outcomes, settings: CollectSettings, *, t: int, seed: int) -> list[Job]:
+def pending(
+    chunk: Sequence[Task], outcomes: Outcomes, settings: CollectSettings, *, t: int, seed: int, whole: bool = True
+) -> list[Job]:
     """The rollouts of a chunk that are still to be played.
 
-    All of them where one has no final row. None where all have, except after a breakdown (too few were scored): then
-    those lost to it are tried again, their attempts counted on, so that a run can be resumed once the fault is mended.
+    All of them where one has no final row; without `whole` those of its task alone. None where all have, except after a
+    breakdown (too few were scored): then those lost to it are tried again, their attempts counted on, so that a run can
+    be resumed once the fault is mended.
     """
 
     def job(task: Task, k: int, attempt: int = 0) -> Job:
-        return Job(task=task, k=k, seed=sampling_seed(seed, t, task.id, k), attempt=attempt)
+        return a_job(task, k, t=t, seed=seed, attempt=attempt)
 
     group = [(task, k) for task in chunk for k in range(settings.rollouts)]
     known = [outcomes.get((task.id, k)) for task, k in group]
-    if not all(row and is_final(row, settings) for row in known):
-        return [job(task, k) for task, k in group]
+    final = [row is not None and is_final(row, settings) for row in known]
+    if not all(final):
+        again = {task.id for (task, _), done in zip(group, final, strict=True) if whole or not done}
+        return [job(task, k) for task, k in group if task.id in again]
     lost = [
         (task, k, row.attempt) for (task, k), row in zip(group, known, strict=True) if row and row.outcome == "infra"
     ]
     if len(lost) <= (1 - settings.min_valid) * len(group):
         return []
     return [job(task, k, attempt + 1) for task, k, attempt in lost]
+
+
+def a_job(task: Task, k: int, *, t: int, seed: int, attempt: int = 0) -> Job:
+    return Job(task=task, k=k, seed=sampling_seed(seed, t, task.id, k), attempt=attempt)
 
 
 def is_final(trajectory: Trajectory, settings: CollectSettings) -> bool:

@@ -29,6 +29,8 @@ class CollectSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    tasks: int = Field(default=0, ge=0)
+    """Tasks of D_t that one iteration samples, those within the policy's reach first; 0 = all."""
     rollouts: int = Field(default=8, ge=1)
     """K: rollouts of each task."""
     tools: bool = False
@@ -81,6 +83,9 @@ class GrpoSettings(BaseModel):
     """Weight of the KL divergence to version 0, the fixed reference; 0 = none, and no second forward pass."""
     epsilon: float = Field(default=0.2, gt=0)
     """Clipping range of the ratio between the new and the sampling probabilities."""
+    staleness: int = Field(default=0, ge=0)
+    """Optimiser steps that the weights which sample may be behind those that are trained; 0 = on-policy. With more, a
+    server samples the groups of so many later steps while the trainer is at work."""
 
 
 class EngineSettings(BaseModel):
@@ -136,6 +141,11 @@ class TrainSettings(BaseModel):
         if self.method == "grpo" and self.collect.rollouts < 2:
             raise ValueError(
                 "collect.rollouts = 1: a group needs at least 2 rollouts to compare; or set method = 'sft'"
+            )
+        if self.method == "grpo" and self.grpo.staleness and self.engine.backend == "transformers":
+            raise ValueError(
+                f"grpo.staleness = {self.grpo.staleness}: engine.backend = 'transformers' samples in the process that "
+                "trains, so nothing could be sampled meanwhile; set grpo.staleness = 0, or engine.backend = 'vllm'"
             )
         if self.method == "sft" and self.accelerate:
             raise ValueError("accelerate: method = 'sft' trains in one process; remove it, or set method = 'grpo'")

@@ -1,12 +1,15 @@
 """Groups of rollouts for one optimiser step after another: one pass over the tasks of the iteration.
 
-Each task is sampled K times, once in an iteration, by the newest weights. A group whose rewards are all equal has no
-advantage and would waste its place in the step, so the next task's group takes it (dynamic sampling, DAPO,
-arXiv 2503.14476 section 3.2); its rollouts are kept, since signals are read from all of them.
+Each task is sampled K times, once in an iteration, by the newest weights or, ahead of its step (training/ahead.py), by
+older ones. A group whose rewards are all equal has no advantage and would waste its place in the step, so the next
+task's group takes it (dynamic sampling, DAPO, arXiv 2503.14476 section 3.2); its rollouts are kept, since signals are
+read from all of them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +20,12 @@ import msgspec
 from envs.protocols import Completion, Env, Policy, Report, Request
 from envs.rollout import Job, Played
 from store.rows import Step, Task, Trajectory, content_id
-from training.collect import Append, Outcomes, check_share, newest_attempts, pending, play_jobs
+from training.collect import Append, Outcomes, a_job, check_share, newest_attempts, pending, play_jobs
 from training.config import CollectSettings
 from training.flatten import Row, flatten
+
+OUT_OF_REACH = 0.25
+"""Weight, in drawing the tasks of an iteration, of one whose rollouts all scored the same when it was last sampled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +47,8 @@ class Member:
     """None where nothing was sampled."""
     score: float | None
     """None = not scored: left out of the baseline, its tokens out of the loss."""
+    step: int | None = None
+    """Optimiser steps that the sampling weights had seen, where that is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,33 +150,55 @@ class Feed:
     ledger: Ledger
     report: Report
     tally: Tally = field(default_factory=lambda: Tally())
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while groups are played: who has it may change the weights."""
     outcomes: Outcomes = field(init=False)
     """Rollouts of the iteration so far."""
 
     def __post_init__(self) -> None:
         self.outcomes = newest_attempts(self.ledger.done)
 
-    async def fill(self, groups: int) -> list[Group]:
-        """The next `groups` informative groups, fewer where the tasks run out."""
+    async def fill(self, groups: int, oldest: int = 0) -> list[Group]:
+        """The next `groups` informative groups, fewer where the tasks run out.
+
+        What the store has from weights that had seen fewer than `oldest` optimiser steps is sampled again.
+        """
         found: list[Group] = []
         total = len(self.tasks) * self.settings.rollouts
         while len(found) < groups and self.tally.position < len(self.tasks):
-            at = self.tally.position
-            made = await self._groups(self.tasks[at : at + groups - len(found)])
+            async with self.turn:
+                at = self.tally.position
+                made = await self._groups(self.tasks[at : at + groups - len(found)], oldest)
             found += [group for group in made if group.kind(self.settings.min_valid) == "informative"]
             self.report("rollouts", self.tally.position * self.settings.rollouts, total)
             check_share(self.outcomes, total, self.settings)
         return found
 
-    async def _groups(self, chunk: Sequence[Task]) -> list[Group]:
+    async def _groups(self, chunk: Sequence[Task], oldest: int) -> list[Group]:
         """Play the tasks, or take their rollouts from the store."""
         started, policy = time.monotonic(), Clocked(inner=self.policy)
-        jobs = pending(chunk, self.outcomes, self.settings, t=self.t, seed=self.seed)
+        jobs = self._jobs(chunk, oldest)
         played = await self._play(jobs, policy) if jobs else []
         made = self._grouped(chunk, played)
         kinds = [group.kind(self.settings.min_valid) for group in made]
         self.tally = self.tally.plus(kinds, policy.seconds, time.monotonic() - started - policy.seconds)
         return made
+
+    def _jobs(self, chunk: Sequence[Task], oldest: int) -> list[Job]:
+        """Groups with a rollout that is too old are played again as a whole, as further attempts: the rows stay."""
+        old = [task for task in chunk if any(is_older(row, oldest) for row in self._known(task))]
+        kept = [task for task in chunk if task not in old]
+        # A batch in this process must be the same again; a server's completions do not depend on their neighbours.
+        whole = not self.policy.concurrent
+        jobs = pending(kept, self.outcomes, self.settings, t=self.t, seed=self.seed, whole=whole)
+        return jobs + [
+            a_job(task, k, t=self.t, seed=self.seed, attempt=row.attempt + 1 if row else 0)
+            for task in old
+            for k, row in enumerate(self._known(task))
+        ]
+
+    def _known(self, task: Task) -> list[Trajectory | None]:
+        return [self.outcomes.get((task.id, k)) for k in range(self.settings.rollouts)]
 
     async def _play(self, jobs: Sequence[Job], policy: Policy) -> list[Played]:
         append, outcomes = self.ledger.append, self.outcomes
@@ -192,9 +222,36 @@ class Feed:
 
 def member(trajectory: Trajectory, steps: Sequence[Step]) -> Member:
     sampled = [step for step in steps if step.completion_ids]
-    return Member(row=flatten(sampled) if sampled else None, score=trajectory.score)
+    return Member(row=flatten(sampled) if sampled else None, score=trajectory.score, step=trajectory.policy_step)
 
 
-def task_order(tasks: Sequence[Task], seed: int, t: int) -> list[Task]:
-    """The tasks in an order of this iteration's own, drawn from the seed."""
-    return sorted(tasks, key=lambda task: content_id("order", seed, t, task.id))
+def is_older(row: Trajectory | None, oldest: int) -> bool:
+    """Whether it would be trained on and was sampled by weights that had seen fewer than `oldest` optimiser steps."""
+    return row is not None and row.score is not None and row.policy_step is not None and row.policy_step < oldest
+
+
+def staleness(groups: Sequence[Group], step: int) -> dict[str, float]:
+    """How many optimiser steps the weights of scored rollouts were behind those that have seen `step`."""
+    members = [member for group in groups for member in group.members if member.score is not None]
+    lags = [step - member.step for member in members if member.step is not None]
+    return {"staleness/mean": sum(lags) / len(lags), "staleness/max": float(max(lags))} if lags else {}
+
+
+def task_order(
+    tasks: Sequence[Task], seed: int, t: int, *, limit: int = 0, rates: Mapping[str, float] | None = None
+) -> list[Task]:
+    """The tasks of this iteration, `limit` of them (0 = all), in an order of its own that is drawn from the seed.
+
+    `rates`: {task id: mean score when it was last sampled}. A task that was always or never solved then would most
+    likely teach nothing now, so it is drawn less often: a weighted draw without replacement by exponential keys
+    (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+    """
+    rates = rates or {}
+
+    def key(task: Task) -> float:
+        digest = content_id("order", seed, t, task.id)
+        u = int(digest, 16) / 16 ** len(digest)
+        return -math.log1p(-u) / (1.0 if 0.0 < rates.get(task.id, 0.5) < 1.0 else OUT_OF_REACH)
+
+    ordered = sorted(tasks, key=lambda task: (key(task), task.id))
+    return ordered[:limit] if limit else ordered

@@ -11,7 +11,6 @@ pi_ref is the model below the adapter: version 0 in all rounds.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
@@ -40,10 +39,11 @@ from envs.errors import InfraError
 from store.errors import StoreError, UsageError
 from store.rows import Json
 from training import ranks
+from training.ahead import Ahead
 from training.config import TrainSettings
 from training.engine import Engine
 from training.folders import MANIFEST, Files, differences, fingerprints
-from training.groups import Feed, Group, Member, Tally
+from training.groups import Feed, Group, Member, Tally, staleness
 from training.logps import one_prompt, shared_prompt_logps
 from training.sync import Weights
 
@@ -186,10 +186,11 @@ def train_iteration(job: Job, feed: Feed, engine: Engine) -> tuple[Path | None, 
     prepare(job.settings.model, job.seed)
     begun = newest_step(job.scratch)
     told = ranks.share(lambda: _told(job, begun[0] if begun else job.start, len(feed.tasks)))
-    with asyncio.Runner() as runner:
-        lead = Lead(feed=feed, engine=engine, runner=runner)
-        if begun:
-            feed.tally = lead.cursor = begun[1].tally
+    if begun:
+        feed.tally = begun[1].tally
+    grpo = job.settings.grpo
+    with Ahead(feed, groups=grpo.groups, staleness=grpo.staleness) as ahead:
+        lead = Lead(feed=feed, engine=engine, ahead=ahead)
         try:
             steps = _train(told, lead)
         except (OSError, SafetensorError, RuntimeError) as error:
@@ -247,6 +248,7 @@ def figures(lead: Lead, steps: int) -> dict[str, Json]:
         "sample_seconds": tally.sample_seconds,
         "environment_seconds": tally.env_seconds,
         "sync_seconds": lead.sync_seconds,
+        "wait_seconds": lead.ahead.waited,
     }
 
 
@@ -310,25 +312,30 @@ def arguments(job: Job) -> GRPOConfig:
 
 @dataclass(kw_only=True, slots=True)
 class Lead:
-    """What rank 0 alone does between two optimiser steps: sync the sampler, sample the next groups, write down."""
+    """What rank 0 alone does between two optimiser steps: sync the sampler, get the next groups, write down."""
 
     feed: Feed
     engine: Engine
-    runner: asyncio.Runner
-    """One event loop for the whole iteration: clients of servers live in it."""
+    ahead: Ahead
     sync_seconds: float = 0.0
     cursor: Tally = field(default_factory=lambda: Tally())
     """As it stood before the groups of the next step were sampled."""
     figures: dict[str, float] = field(default_factory=dict)
     """Of the step that was last taken."""
+    at_hand: dict[str, float] = field(default_factory=dict)
+    """What is known already of the step that is taken next."""
 
     def next_groups(self, weights: Weights, job: Job, step: int) -> list[Group]:
-        synced = self.engine.load(weights, version=job.version, step=step)
+        waited = self.ahead.waited
+        with self.ahead.idle():
+            synced = self.engine.load(weights, version=job.version, step=step)
         self.sync_seconds += synced
-        now = self.feed.tally
-        self.figures = now.since(self.cursor) | {"seconds/sync": synced}
-        self.cursor = now
-        return self.runner.run(self.feed.fill(job.settings.grpo.groups))
+        self.figures = self.at_hand | {"seconds/sync": synced}
+        filled = self.ahead.next(step)
+        self.cursor = filled.before
+        self.at_hand = filled.after.since(filled.before) | staleness(filled.groups, step)
+        self.at_hand["seconds/wait"] = self.ahead.waited - waited
+        return filled.groups
 
 
 @dataclass(kw_only=True, eq=False)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from envs.errors import InfraError
@@ -48,6 +48,12 @@ class TrainJob:
     checkpoints: Path
     """The folder of all checkpoints of the run."""
     settings: TrainSettings
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """{task id: mean score when it was last sampled, before t}."""
+
+    def drawn(self, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks that this iteration samples, in its order."""
+        return task_order(tasks, self.seed, self.t, limit=self.settings.collect.tasks, rates=self.rates)
 
 
 def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> dict[str, Json]:
@@ -92,7 +98,7 @@ def _grpo(
     )
     feed = Feed(
         env=job.env,
-        tasks=task_order(tasks, job.seed, job.t),
+        tasks=job.drawn(tasks),
         policy=engine,
         settings=job.settings.collect,
         run=job.run,
@@ -124,6 +130,8 @@ def _sft(
     job: TrainJob, engines: Engines, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report
 ) -> dict[str, Json]:
     """Sample all rollouts, then fine-tune on the references."""
+    chosen = {task.id for task in job.drawn(tasks)}
+    tasks = [task for task in tasks if task.id in chosen]
     started, parent = time.monotonic(), checkpoint.required(job.checkpoints, job.t)
     if parent.on is not None:
         raise UsageError(OTHER_METHOD.format("sft", "grpo"))
