@@ -41,7 +41,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
-lock:  ## resolve pyproject.toml anew into requirements.lock
+lock:  ## resolve pyproject.toml anew into requirements.lock (10 to 15 minutes)
 	@$(PYTHON) -m venv .lock-venv
 	@.lock-venv/bin/python -m scripts.lock && rm -rf .lock-venv
 

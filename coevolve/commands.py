@@ -186,7 +186,6 @@ def train_command(
 ) -> Result:
     from coevolve import launch, train
 
-    launch.end_if_orphaned()
     if launch.is_helper():
         launch.help_rank_0()
     place = Workspace.find(workspace)
@@ -197,7 +196,7 @@ def train_command(
         if follow:
             counts = train.follow(loop, rounds)
         else:
-            with train.engines(loop) as kept:
+            with train.keeping(loop) as kept:
                 counts = train.train_snapshot(loop, snapshot, kept, resume=resume)
     return counts, guide.trained(place, run, counts)
 

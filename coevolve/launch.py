@@ -40,12 +40,6 @@ def launch(configuration: Path) -> NoReturn:
     sys.exit(run(configuration, "coevolve", sys.argv[1:]))
 
 
-def end_if_orphaned() -> None:
-    """In a process that `launch` started: the launcher may be gone before `watch_parent` has seen it."""
-    if os.environ.get(LAUNCHED, str(os.getppid())) != str(os.getppid()):
-        sys.exit(1)
-
-
 def is_helper() -> bool:
     """Whether this process is a rank other than 0."""
     return int(os.environ.get("RANK", "0")) > 0

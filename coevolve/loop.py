@@ -195,16 +195,21 @@ def stoppable(loop: Loop) -> Report:
 
 
 def watch_parent() -> None:
-    """In a process that `spawn` started: end when the parent is gone, lest an orphan train on beside a resumed run."""
-    if os.environ.get(CHILD_OF) != str(os.getppid()):
-        return
+    """In a process that `child` started: end when the parent is gone, lest an orphan train on beside a resumed run.
 
-    def watch(parent: int) -> None:
-        while os.getppid() == parent:
+    At once where it is gone already, which shows in a parent other than the one that set the variable."""
+    parent = os.environ.get(CHILD_OF)
+    if parent is None:
+        return
+    if str(os.getppid()) != parent:
+        sys.exit(1)
+
+    def watch() -> None:
+        while str(os.getppid()) == parent:
             time.sleep(0.2)
         os._exit(1)
 
-    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _raise_if_stopped(loop: Loop) -> None:

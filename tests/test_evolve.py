@@ -16,6 +16,7 @@ from envs import registry
 from store.db import Store
 from store.rows import Task
 from store.snapshot import load
+from tests.event_files import scalars
 from tests.loops import command, content, make_workspace, start
 from tests.random_sql_model import write_random_sql_model
 
@@ -99,6 +100,14 @@ def test_signals_come_from_training_rollouts_alone(finished: Path) -> None:
 def test_the_final_suite_is_played_once(finished: Path) -> None:
     rows = Store(finished / "store").query("select distinct t from trajectory where suite = 'test'")
     assert len(rows) == 1
+
+
+def test_figures_of_every_optimiser_step_are_in_tensorboard_too(finished: Path) -> None:
+    stored = Store(finished / "store").query("select name, step, value from metric order by all")
+    shown = sorted(scalars(finished / "runs/r001/tensorboard"))
+    assert stored != []
+    assert [row[:2] for row in shown] == [row[:2] for row in stored]
+    assert [row[2] for row in shown] == pytest.approx([row[2] for row in stored])
 
 
 def test_overlap_explores_while_the_next_iteration_trains(tmp_path: Path, model: Path) -> None:
@@ -196,6 +205,8 @@ def test_killed_at_many_places_it_equals_an_uninterrupted_run(tmp_path: Path, mo
     assert content(workspace) == content(finished)
     assert weights(workspace) == weights(finished)
     assert command(workspace, "db", "check").returncode == 0
+    shown = [row[:2] for row in scalars(workspace / "runs/r001/tensorboard")]
+    assert len(shown) == len(set(shown)), "no step is shown twice"
 
 
 def test_sigterm_drains_and_resume_goes_on(tmp_path: Path, model: Path, finished: Path) -> None:

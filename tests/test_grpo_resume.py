@@ -81,6 +81,17 @@ def test_killed_while_a_step_is_saved_it_goes_on_from_the_one_before(whole: Path
     assert not (tmp_path / "checkpoints/.steps-0").exists()
 
 
+@pytest.mark.slow
+def test_a_disk_that_is_full_at_a_step_costs_that_step_only(whole: Path, tmp_path: Path) -> None:
+    process = start(tmp_path, FULL_AT="2")
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert "free space and run again with --resume" in errors
+    assert [path.name for path in (tmp_path / "checkpoints").glob(".steps-0/*/cursor.json")] == ["cursor.json"]
+    assert finish(tmp_path) == 0
+    same(tmp_path, whole)
+
+
 def same(one: Path, other: Path) -> None:
     assert rollouts(one) == rollouts(other)
     mine, theirs = weights(one), weights(other)

@@ -21,7 +21,7 @@ from training.config import EngineSettings, ModelSettings, SftSettings
 from training.guard import members
 from training.model import load_model
 from training.policy import HFPolicy
-from training.serve import Server, attach
+from training.serve import Server, attach, healthy
 from training.sft import with_lora
 from training.sync import SyncFailed
 from training.vllm import ServedPolicy, VLLMPolicy
@@ -200,6 +200,7 @@ def test_a_killed_engine_is_started_again_with_the_last_weights(engine: VLLMPoli
 
     entries = asyncio.run(killed())
     assert any(isinstance(entry, InfraError) for entry in entries), "those that had not ended yet"
+    assert healthy(engine._served.url), "who tries again need not wait"
     assert difference(model, REQUESTS, sample(engine, REQUESTS)) < 1e-4
     assert (engine.version, engine.step) == (5, 11)
     assert members(group) == [], "nothing of the dead server is left"

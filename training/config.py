@@ -127,6 +127,8 @@ class TrainSettings(BaseModel):
     """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
     accelerate: str = ""
     """File of accelerate that says on which processes GRPO trains, named from the workspace; empty = this one alone."""
+    report_to: Literal["auto", "none", "tensorboard", "trackio", "wandb"] = "auto"
+    """What shows the figures of optimiser steps beside the store; `auto` = whichever of the three is installed."""
     model: ModelSettings = ModelSettings()
     engine: EngineSettings = EngineSettings()
     collect: CollectSettings = CollectSettings()

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from envs.errors import InfraError, PolicyUnavailable
@@ -86,7 +86,12 @@ class VLLMPolicy:
                 self._refuse_unsynced()
         except InfraError as error:
             return [error] * len(requests)
-        return await complete(requests, self._speaker, self._served, self._engine.request_s, self._failed)
+        entries = await complete(requests, self._speaker, self._served, self._engine.request_s, self._failed)
+        if self._suspect and self._server:
+            # Now, in the time of what is lost already: the next try has its own for itself.
+            with suppress(InfraError):  # the next request tells
+                await asyncio.to_thread(self._revive)
+        return entries
 
     def load(self, weights: Weights, *, version: int, step: int) -> float:
         """Give the server new weights; seconds. No request may be running.
