@@ -39,7 +39,7 @@ env = "text2sql"
 policy = "smollm2"
 
 [seed_set]
-seeds = 24
+seeds = -1
 unguided = 100
 
 [train]
@@ -59,6 +59,7 @@ lr = {lr}
 beta = 0.0
 
 [train.sft]
+warm_tasks = 24
 epochs = 2
 
 [validate]

@@ -160,7 +160,8 @@ def _sft(
 def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], report: Report) -> None:
     """Fine-tuned on the seed tasks of D_0 (on all of it where it has none), or the base model."""
     if job.settings.warm_start:
-        seeds = [task for task in tasks if task.origin == "seed"] or tasks
+        seeds = [task for task in tasks if task.origin == "seed"] or list(tasks)
+        seeds = seeds[: job.settings.sft.warm_tasks or len(seeds)]
         _update(job, snapshot, seeds, parent=None, epochs=job.settings.sft.warm_epochs, counts={}, report=report)
     else:
         base = Checkpoint(run=job.run, version=0, base=job.policy, parent=None, snapshot=None, adapter=False, counts={})
