@@ -112,6 +112,14 @@ def test_without_warm_start_version_0_is_the_base_model(tmp_path: Path) -> None:
     assert checkpoint.adapters(tmp_path / "checkpoints", 1) == [tmp_path / "checkpoints" / "1"]
 
 
+def test_a_warm_start_can_be_shown_a_part_of_the_seed_tasks(tmp_path: Path) -> None:
+    sft = SETTINGS.sft.model_copy(update={"warm_tasks": 2})
+    run(a_job(tmp_path, settings=SETTINGS.model_copy(update={"sft": sft})))
+    warm = checkpoint.load(tmp_path / "checkpoints", 0)
+    assert warm is not None
+    assert (warm.counts["examples"], warm.counts["steps"]) == (2, 2)
+
+
 def test_an_iteration_needs_the_one_before(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="train iteration 0 first"):
         run(a_job(tmp_path, t=1))
