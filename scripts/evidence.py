@@ -55,7 +55,7 @@ temperature = 0.7
 max_tokens = 48
 
 [train.grpo]
-lr = {lr}
+lr = 6e-4
 beta = 0.0
 
 [train.sft]
@@ -113,8 +113,7 @@ def run(folder: Path, arm: str, seed: int) -> Result:
     """Bring the run of an arm to its end. CalledProcessError where the loop fails."""
     place = folder / f"{arm}-{seed}"
     place.mkdir(parents=True, exist_ok=True)
-    config = CONFIG.format(seed=seed, method=METHOD.get(arm, "grpo"), extra=ARMS[arm], lr=6e-4)
-    (place / "config.toml").write_text(config)
+    (place / "config.toml").write_text(config(arm, seed))
     space = Workspace(place.resolve())
     begun = ["--resume"] if space.run_ids() else []
     log = (place / "log.txt").open("a")
@@ -125,6 +124,10 @@ def run(folder: Path, arm: str, seed: int) -> Result:
     gain = paired_gain(*pairs(result))
     print(f"{arm} {seed}: {percent(gain)} points in {result.seconds:.0f} s", file=sys.stderr, flush=True)
     return result
+
+
+def config(arm: str, seed: int) -> str:
+    return CONFIG.format(seed=seed, method=METHOD.get(arm, "grpo"), extra=ARMS[arm])
 
 
 def coevolve(place: Path, log: Any, *words: str) -> None:
