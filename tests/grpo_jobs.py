@@ -100,9 +100,9 @@ class Beside(HFPolicy):
 class BesideEngines(Engines):
     """As if `backend = "vllm"` had started `Beside`."""
 
-    def _build(self, folder: Path, adapters: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
+    def _build(self, folder: Path, layers: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
         settings = self._settings.model
-        return Beside(folder, spec=spec, adapters=adapters, version=version, step=step, settings=settings)
+        return Beside(folder, spec=spec, layers=layers, version=version, step=step, settings=settings)
 
 
 @dataclass

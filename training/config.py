@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 CUT_OFFS = {"top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
 """Names that have no setting here: sampling that cuts the distribution off biases the importance ratio."""
 Dtype = Literal["auto", "bfloat16", "float32"]
+TrainedWeights = Literal["lora", "full"]
 
 
 class ModelSettings(BaseModel):
@@ -17,7 +18,8 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dtype: Dtype = "auto"
-    """Of the base weights; `auto` = bfloat16 on a GPU or a CPU with AVX-512, else float32. LoRA is always float32."""
+    """Of the base weights; `auto` = bfloat16 on a GPU or a CPU with AVX-512, else float32. What is trained (LoRA or
+    all weights) is always kept in float32."""
     threads: int = Field(default=0, ge=0)
     """CPU threads; 0 = all. With 1, the same seed gives the same weights bit for bit."""
     batch: int = Field(default=64, ge=1)
@@ -54,7 +56,7 @@ class CollectSettings(BaseModel):
 
 
 class SftSettings(BaseModel):
-    """LoRA supervised fine-tuning on reference solutions."""
+    """Supervised fine-tuning on reference solutions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -127,6 +129,8 @@ class TrainSettings(BaseModel):
     """Fine-tune on the seed tasks before iteration 0; without it version 0 is the base model."""
     method: Literal["grpo", "sft"] = "grpo"
     """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
+    weights: TrainedWeights = "lora"
+    """What is trained, by the warm start too: an adapter on all linear layers, or all weights of the model."""
     accelerate: str = ""
     """File of accelerate that says on which processes GRPO trains, named from the workspace; empty = this one alone."""
     report_to: Literal["auto", "none", "tensorboard", "trackio", "wandb"] = "auto"

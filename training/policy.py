@@ -1,4 +1,4 @@
-"""A local model as a policy: a Hugging Face folder, with or without one of our LoRA checkpoints."""
+"""A local model as a policy: a Hugging Face folder, with or without one of our checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class HFPolicy:
-    """The `transformers` engine: samples from base + adapters. Equal batches of requests give equal completions."""
+    """The `transformers` engine: samples from base + layers. Equal batches of requests give equal completions."""
 
     concurrent = False
 
@@ -28,7 +28,7 @@ class HFPolicy:
         folder: Path,
         *,
         spec: str,
-        adapters: Sequence[Path] = (),
+        layers: Sequence[Path] = (),
         version: int = 0,
         step: int | None = None,
         settings: ModelSettings | None = None,
@@ -43,7 +43,7 @@ class HFPolicy:
         self.step: int | None = step
         self.batch = settings.batch
         self.tokenizer = load_tokenizer(folder, tools=tools)
-        self.model = merged(folder, adapters, settings.dtype)
+        self.model = merged(folder, layers, settings.dtype)
         self.stops = stop_ids(self.model, self.tokenizer)
         self.context: int = getattr(self.model.config, "max_position_embeddings", 1 << 30)
 
