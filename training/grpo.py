@@ -277,7 +277,7 @@ def make_trainer(
     dtype = master_dtype(settings.weights, settings.model.dtype)
     base = merged(job.folder, below, dtype, attention="eager" if device() == "cpu" else "sdpa")
     if not lora:
-        # From there TRL loads pi_ref, by itself and only if beta > 0. Version 0 is one folder: the base, or all weights.
+        # From there TRL loads pi_ref, where beta > 0. Version 0 is a folder: the base model's, or its own.
         base.config._name_or_path = str([job.folder, *job.reference][-1])
     torch.manual_seed(job.seed % 2**63)
     trainer = trainer_class(
@@ -321,7 +321,7 @@ def arguments(job: Job) -> GRPOConfig:
         model_init_kwargs={
             "dtype": torch_dtype(settings.model.dtype),
             "device_map": None,
-        },  # of a pi_ref that TRL loads
+        },  # of pi_ref, if TRL loads it
         ddp_find_unused_parameters=False,
         dataloader_pin_memory=not on_cpu,
         gradient_checkpointing=not on_cpu,

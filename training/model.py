@@ -75,10 +75,12 @@ def load_model(folder: Path, dtype: Dtype, *, attention: str = "sdpa", weights: 
 
 def _filled(folder: Path, weights: Path, form: Mapping[str, Any]) -> Any:
     config = AutoConfig.from_pretrained(folder)
+    both: Any
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(weights, config=config, output_loading_info=True, **form)
+        both = AutoModelForCausalLM.from_pretrained(weights, config=config, output_loading_info=True, **form)
     except RuntimeError as error:  # so it reports other shapes
         raise _misfit("weights", weights, folder, error) from error
+    model, found = both
     if other := [*found["missing_keys"], *found["unexpected_keys"], *found["mismatched_keys"]]:
         raise _misfit("weights", weights, folder, KeyError(str(other[0])))
     return model

@@ -29,8 +29,8 @@ from training.sft import fine_tune, solutions
 from training.smollm2 import resolve
 
 OTHER_METHOD = (
-    "train.method = {!r}: the run was trained by {!r} until here, and what the one has trained is none of the other; go "
-    "on with that, or start a new run"
+    "train.method = {!r}: the run was trained by {!r} until here, and the one does not go on from the other; go on with "
+    "that, or start a new run"
 )
 
 
@@ -69,9 +69,10 @@ def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> di
     if job.t == 0 and not checkpoint.load(job.checkpoints, 0):
         with ranks.alone():
             _make_version_0(job, snapshot, tasks, report)
-    for version in (0, job.t):
-        made = checkpoint.required(job.checkpoints, version)
-        checkpoint.refuse_other(job.settings.weights, made.weights, job.checkpoints / str(version))
+    made = checkpoint.required(job.checkpoints, job.t)
+    if made.weights is None and made.on is not None:
+        made = checkpoint.required(job.checkpoints, made.on)
+    checkpoint.refuse_other(job.settings.weights, made.weights, job.checkpoints / str(made.version))
     if job.settings.method == "grpo":
         return _grpo(job, engines, snapshot, tasks, ledger, report)
     return _sft(job, engines, snapshot, tasks, ledger, report)
