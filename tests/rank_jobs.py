@@ -1,21 +1,24 @@
 """One rank of a training on several processes: `torchrun --nproc_per_node 2 -m tests.rank_jobs DIR [CASE]`.
 
 Leaves in DIR, of each rank: `groups-R.json`, the tasks of each step's groups; `step-S-R.pt`, the weights after step S.
-Cases: `broken`, `diverged`, `odd` fail in the middle of an iteration, at its end and before it; `sharded` compares the
-weights of a model that FSDP has split.
+Cases: `full` trains all weights;
+`broken`, `diverged`, `odd` fail in the middle of an iteration, at its end and before it; `sharded` compares the
+weights of a model that FSDP has split, `sharded-full` those of one without an adapter.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-from tests.grpo_jobs import SETTINGS, even, run
+from tests.grpo_jobs import FULL, SETTINGS, even, run
 from tests.tiny_model import write_random_model
 from training import ranks
 from training.config import GrpoSettings, SftSettings
@@ -55,7 +58,7 @@ def broken(said: str) -> float:
 def lead(root: Path, case: str) -> None:
     lr = 1e38 if case == "diverged" else SETTINGS.grpo.lr
     grpo = GrpoSettings(groups=3 if case == "odd" else 2, lr=lr, beta=0.05)
-    settings = SETTINGS.model_copy(update={"grpo": grpo})
+    settings = FULL if case == "full" else SETTINGS.model_copy(update={"grpo": grpo})
     try:
         for t in (0, 1):
             run(root, t, score=broken if case == "broken" else even, settings=settings)
@@ -64,22 +67,24 @@ def lead(root: Path, case: str) -> None:
         ranks.leave()
 
 
-def compare_shards(root: Path) -> None:
+def compare_shards(root: Path, make: Callable[[Path], Any]) -> None:
     """Rank 0 has all weights of the split model, the other none."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     folder = write_random_model(root / str(ranks.rank()))
-    plain = dict(merged_weights(an_adapted(folder)))
-    model = an_adapted(folder)
+    plain = dict(merged_weights(make(folder)))
+    model = make(folder)
     ranks.await_all()
     mesh = init_device_mesh("cpu", (2,))
-    for layer in model.base_model.model.model.layers:
+    for layer in (module for module in model.modules() if isinstance(module, LlamaDecoderLayer)):
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     assert ranks.sharded(model)
     kept = ranks.kept_by_rank_0(merged_weights(model))
     assert len(kept) == (0 if ranks.rank() else len(plain))
+    halves = ranks.kept_by_rank_0(merged_weights(model, torch.bfloat16))
+    assert all(half.equal(weight.to(torch.bfloat16)) for (_, half), (_, weight) in zip(halves, kept, strict=True))
     assert all(torch.allclose(weight, plain[name], atol=1e-6) for name, weight in kept)
     (root / f"sharded-{ranks.rank()}").touch()
     ranks.await_all()
@@ -99,7 +104,9 @@ def an_adapted(folder: Path) -> Any:
 def main(root: Path, case: str) -> None:
     watch(root)
     if case == "sharded":
-        compare_shards(root)
+        compare_shards(root, an_adapted)
+    elif case == "sharded-full":
+        compare_shards(root, lambda folder: load_model(folder, "float32"))
     elif ranks.rank():
         ranks.work()
     else:

@@ -15,6 +15,7 @@ import torch
 from tests.grpo_jobs import HERE
 from training import checkpoint, ranks
 from training.folders import fingerprints
+from training.model import load_model
 
 ALONE = [sys.executable, "-m"]
 TWO = [*ALONE, "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
@@ -104,8 +105,30 @@ def test_where_rank_0_fails_the_other_ends(tmp_path: Path, case: str, reason: st
 
 
 @pytest.mark.slow
-def test_a_split_model_is_gathered_for_the_sampler(tmp_path: Path) -> None:
-    done = job(TWO, tmp_path, "sharded")
+def test_all_weights_too_are_trained_by_both_ranks_as_by_one_process(tmp_path: Path) -> None:
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for root, launcher in zip(roots, (ALONE, TWO), strict=True):
+        root.mkdir()
+        done = job(launcher, root, "full")
+        assert done.returncode == 0, done.stderr
+    one, two = roots
+    assert len(steps(two)) >= 4
+    for step in steps(two):
+        mine, theirs = weights(two, step), weights(two, step, 1)
+        assert all(weight.equal(theirs[name]) for name, weight in mine.items())
+    before = dict(load_model(one / "model", "float32").named_parameters())
+    alone, together = weights(one, 1), weights(two, 1)
+    assert alone.keys() == together.keys() == before.keys()
+    # AdamW's first step has the same length however small a gradient is, so that rounding turns a few of them around.
+    apart = sum(float((together[name] - weight).norm()) ** 2 for name, weight in alone.items()) ** 0.5
+    moved = sum(float((weight - before[name].detach()).norm()) ** 2 for name, weight in alone.items()) ** 0.5
+    assert apart < 0.05 * moved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["sharded", "sharded-full"])
+def test_a_split_model_is_gathered_for_the_sampler(tmp_path: Path, case: str) -> None:
+    done = job(TWO, tmp_path, case)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.glob("sharded-*")} == {"sharded-0", "sharded-1"}
 

@@ -318,10 +318,8 @@ def arguments(job: Job) -> GRPOConfig:
         ignore_data_skip=True,
         use_cpu=on_cpu,
         bf16=autocast(settings.weights, settings.model.dtype),
-        model_init_kwargs={
-            "dtype": torch_dtype(settings.model.dtype),
-            "device_map": None,
-        },  # of pi_ref, if TRL loads it
+        # Of pi_ref, where TRL loads it.
+        model_init_kwargs={"dtype": torch_dtype(settings.model.dtype), "device_map": None},
         ddp_find_unused_parameters=False,
         dataloader_pin_memory=not on_cpu,
         gradient_checkpointing=not on_cpu,

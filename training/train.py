@@ -29,8 +29,8 @@ from training.sft import fine_tune, solutions
 from training.smollm2 import resolve
 
 OTHER_METHOD = (
-    "train.method = {!r}: the run was trained by {!r} until here, and the one does not go on from the other; go on with "
-    "that, or start a new run"
+    "train.method = {!r}: the run was trained by {!r} until here, and the one does not go on from the other; go on "
+    "with that, or start a new run"
 )
 
 
