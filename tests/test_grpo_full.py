@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_a_version_is_one_folder_of_all_weights(ran: Ran) -> None:
 def test_each_version_moved_all_weights(ran: Ran) -> None:
     versions = [dict(load_model(ran.root / "model", "float32").named_parameters())]
     versions += [plain(ran.root, version) for version in (0, 1, 2)]
-    for before, after in zip(versions, versions[1:], strict=False):
+    for before, after in pairwise(versions):
         assert all((after[name] - weight).abs().max() > 1e-4 for name, weight in before.items())
 
 
@@ -172,7 +173,7 @@ def test_sft_goes_on_from_all_weights(tmp_path: Path) -> None:
     run(tmp_path, 0, settings=settings)
     run(tmp_path, 1, settings=settings)
     versions = [plain(tmp_path, version) for version in (0, 1, 2)]
-    for before, after in zip(versions, versions[1:], strict=False):
+    for before, after in pairwise(versions):
         assert 0 < apart(before, after) < 0.1, "a few steps from the one before"
 
 
