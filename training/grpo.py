@@ -82,6 +82,10 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
     the trainer (another kernel, another engine, older weights) goes uncorrected. And it reads K copies of a prompt.
     """
 
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        ranks.keep_outputs(self.accelerator)
+
     def _load_from_checkpoint(self, *_: Any, **__: Any) -> None:
         """The weights are there before the first rollouts, and only the rest is left to be loaded."""
 

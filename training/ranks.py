@@ -17,6 +17,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
@@ -117,6 +118,16 @@ def sharded(model: Any) -> bool:
 def shards_flat() -> bool:
     """Whether accelerate was asked for FSDP's first version, whose shards have no names."""
     return os.environ.get("ACCELERATE_USE_FSDP") == "true" and os.environ.get("FSDP_VERSION", "1") == "1"
+
+
+def keep_outputs(accelerator: Any) -> None:
+    """Of a model that FSDP computes in bfloat16: outputs and gradients' sums stay float32.
+
+    By accelerate's policy log-probabilities would leave the model as bfloat16, good for two digits."""
+    plugin = getattr(accelerator.state, "fsdp_plugin", None)
+    if plugin and plugin.mixed_precision_policy:
+        exact = {"reduce_dtype": torch.float32, "output_dtype": torch.float32}
+        plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, **exact)
 
 
 def whole(weight: torch.Tensor) -> torch.Tensor:
