@@ -13,6 +13,7 @@ sampling takes as long as it takes. When a rank dies, the launcher ends the othe
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,14 +66,14 @@ def dismiss() -> None:
     """Rank 0, at the end of its work: the others return from `work`."""
     if world() > 1:
         _told(None)
-        distributed.destroy_process_group()
+        _disband()
 
 
 def leave() -> None:
     """Rank 0, however it ends: a group that is left open may abort the process, and its exit code with it."""
     if world() > 1 and distributed.is_initialized():
         # NCCL would wait for ranks that may be gone.
-        distributed.destroy_process_group(_words() if "nccl" in distributed.get_backend() else None)
+        _disband(_words() if "nccl" in distributed.get_backend() else None)
 
 
 def work() -> None:
@@ -87,7 +88,7 @@ def work() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             take_part(told)
     except Dismissed:
-        distributed.destroy_process_group()
+        _disband()
 
 
 def mine(groups: Sequence[T]) -> list[T]:
@@ -172,6 +173,11 @@ def alone() -> Iterator[None]:
 
 def _only_rank_0() -> Any:
     raise AssertionError("other ranks are told")
+
+
+def _disband(group: Any = None) -> None:
+    gc.collect()  # a model that was split holds its group, and one that is still held at the end may abort the process
+    distributed.destroy_process_group(group)
 
 
 def _told(value: Any) -> Any:
