@@ -97,21 +97,19 @@ def test_the_last_step_has_what_is_left() -> None:
 
 
 def test_so_many_tasks_are_sampled_as_will_fill_the_step() -> None:
-    """Nothing is known at first: half of the groups are taken to be informative. Then none was in 12."""
+    """All are taken to be informative at first; then none was in 2, in 6, in 14."""
     feed = a_feed(only("word19"), [], words=20, batch=64)
     asked = list[int]()
     feed.report = lambda label, done, total: asked.append(done // feed.settings.rollouts)
     assert len(fill(feed, 2)) == 1
-    assert asked == [4, 12, 20], "2 / (2 / 4) tasks, then 2 / (2 / 8), then what is left"
+    assert asked == [2, 6, 14, 20], "2 / (2 / 2) tasks, then 2 / (2 / 4), 2 / (2 / 8), and what is left"
 
 
 def test_informative_groups_that_the_step_has_no_place_for_are_counted_apart() -> None:
-    feed = a_feed(mixed, [], words=8, batch=64)
+    feed = a_feed(only("word2", "word3", "word4", "word5"), [], words=8, batch=64)
     assert len(fill(feed, 2)) == 2
-    assert feed.tally.kinds == {"informative": 2, "surplus": 2}
-    assert feed.tally.since(Tally())["zero_variance"] == 0.0
-    assert len(fill(feed, 2)) == 2
-    assert feed.tally.kinds == {"informative": 4, "surplus": 2}, "2 / ((4 + 2) / (4 + 4)) = 2 tasks"
+    assert feed.tally.kinds == {"failed": 2, "informative": 2, "surplus": 2}, "2 / ((0 + 2) / (2 + 2)) = 4 tasks"
+    assert feed.tally.since(Tally())["zero_variance"] == pytest.approx(1 / 3)
 
 
 def test_solved_and_failed_groups_are_counted_apart() -> None:

@@ -112,4 +112,5 @@ def same(one: Path, other: Path) -> None:
     mine, theirs = weights(one), weights(other)
     assert mine.keys() == theirs.keys()
     for name, weight in mine.items():
-        torch.testing.assert_close(weight, theirs[name], atol=1e-6, rtol=1e-5)
+        # A step moves a weight by up to the learning rate, 1e-2 here; Adam makes rounding of a small gradient visible.
+        torch.testing.assert_close(weight, theirs[name], atol=2e-5, rtol=1e-4)

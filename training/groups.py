@@ -115,9 +115,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def informative_share(self) -> float:
-        """Of the groups so far, those with unequal scores, as if four more had been seen, two of them such."""
+        """Of the groups so far, those with unequal scores, as if two such had been seen before them."""
         found = self.kinds.get("informative", 0) + self.kinds.get("surplus", 0)
-        return (found + 2) / (self.position + 4)
+        return (found + 2) / (self.position + 2)
 
     def plus(self, kinds: Sequence[str], sample_seconds: float, env_seconds: float) -> Tally:
         """With further groups, of these kinds."""
