@@ -101,7 +101,7 @@ def line(row: dict[str, Any]) -> str:
         ", ".join(f"{name} {row[f'{name}_s']} s" for name in ("train", "explore", "validate", "eval")),
         *([f"overlap saved {row['saved_s']} s"] if row["saved_s"] else []),
     ]
-    return f"{title}: {'; '.join([*([', '.join(scores)] if scores else []), *work])}"
+    return f"{title}: {'; '.join(filter(None, [', '.join(scores), *work]))}"
 
 
 def admitted_by_kind(store: Store, run: str) -> dict[str, int]:

@@ -32,7 +32,7 @@ class Kept:
 RATES = """
     select task_id, arg_max(score, t) from (
         select task_id, t, avg(score) as score from v_rollout
-        where run = ? and t < ? and outcome = 'scored' group by all
+        where run = ? and t < ? group by all
     ) group by task_id
 """
 """Each task's mean score in the last iteration that sampled it."""
@@ -52,7 +52,6 @@ def keeping(loop: Loop) -> Iterator[Kept]:
 
     engines = Engines(loop.settings.train, run=loop.run.id, home=loop.run.path)
     started = datetime.fromtimestamp(loop.run.manifest["created_at"], UTC)  # other workspaces have an r001 too
-    loop.store.ingest()
     [(last,)] = loop.store.query("select coalesce(max(step), 0) from metric where run = ?", [loop.run.id])
     trackers = Trackers(names, run=f"{loop.run.id}-{started:%Y%m%d-%H%M%S}", home=loop.run.path, after=last)
     try:

@@ -51,7 +51,7 @@ batch = 128
 
 [train.collect]
 tasks = 64
-temperature = 0.7
+temperature = 1.0
 max_tokens = 48
 
 [train.grpo]

@@ -134,6 +134,10 @@ def echo_job(root: Path, t: int, env: EchoEnv, settings: TrainSettings) -> Train
     return a_job(root, t, settings=settings, env=env, tasks=env.seed_tasks())
 
 
+def metrics(t: int, step: int, figures: Mapping[str, float]) -> list[Metric]:
+    return [Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()]
+
+
 def run(
     root: Path,
     t: int,
@@ -153,9 +157,7 @@ def run(
                 done=[],
                 recall=lambda ids: {},
                 append=ran.rows.extend,
-                record=lambda step, figures: ran.rows.extend(
-                    Metric(run="r", t=t, step=step, name=name, value=value) for name, value in figures.items()
-                ),
+                record=lambda step, figures: ran.rows.extend(metrics(t, step, figures)),
             ),
             report=lambda *report: ran.reports.append(report),
         )

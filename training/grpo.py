@@ -102,11 +102,11 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, *args: Any, **options: Any
     ) -> Any:
         prompts, read = input_ids.split([input_ids.shape[1] - logits_to_keep, logits_to_keep], dim=1)
-        before, mask = attention_mask.split([prompts.shape[1], logits_to_keep], dim=1)
+        before, real = attention_mask.split([prompts.shape[1], logits_to_keep], dim=1)
         # On several ranks each forward pass waits for the others', so all must take the same number: TRL's one.
         alone = device() == "cpu" and ranks.world() == 1
-        if alone and before.all() and one_row(model, prompts, mask):
-            found: Any = (*shared_prompt_logps(model, prompts[:1], read, mask, self.temperature), None)
+        if alone and before.all() and one_row(model, prompts, real):
+            found: Any = (*shared_prompt_logps(model, prompts[:1], read, real, self.temperature), None)
         else:
             found = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, *args, **options
