@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +36,6 @@ from training.model import (
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental in TRL 1.16
 
 # isort: split
-import msgspec
 import torch
 from datasets import Dataset
 from peft import set_peft_model_state_dict
@@ -55,24 +53,14 @@ from training.ahead import Ahead
 from training.checkpoint import refuse_other
 from training.config import TrainSettings
 from training.engine import Engine
-from training.folders import MANIFEST, Files, differences, fingerprints
 from training.groups import Feed, Group, Member, Tally, staleness
 from training.logps import one_row, shared_prompt_logps
+from training.steps import finish_step, newest_step, steps_of
 from training.sync import Weights
 
 logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it warns of each rollout without a score
 
 ADAPTER = "adapter_model.safetensors"
-CURSOR = "cursor.json"
-
-
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """Written last into the folder of a step: where the data stood when its weights were made."""
-
-    step: int
-    """Optimiser steps of the run."""
-    tally: Tally
-    files: Files
 
 
 class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
@@ -406,17 +394,6 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
             self.lead.feed.ledger.record(state.global_step, ours | self.lead.figures)
 
 
-def finish_step(folder: Path, step: int, tally: Tally) -> None:
-    """Write the cursor, last, and remove the step before."""
-    for name in ("README.md", "pytorch_model_fsdp.bin"):  # FSDP writes the weights twice
-        (folder / name).unlink(missing_ok=True)
-    cursor = Cursor(step=step, tally=tally, files=fingerprints(folder))
-    (folder / CURSOR).write_bytes(msgspec.json.encode(cursor))
-    for other in folder.parent.glob("checkpoint-*"):
-        if other != folder:
-            shutil.rmtree(other)
-
-
 OF_ALL_GROUPS = ("kl", "entropy", "clip_fraction", "length/mean", "length/max")
 """Figures that TRL averages over the step's groups, in which a blank one counts as 0."""
 
@@ -436,30 +413,3 @@ METRICS = {
     "seconds/train": "step_time",
 }
 """{our name: TRL's} of the figures of one optimiser step; lengths in sampled tokens."""
-
-
-def newest_step(scratch: Path) -> tuple[Path, Cursor] | None:
-    """The newest step whose folder is complete."""
-    found: list[tuple[Path, Cursor]] = []
-    for path in scratch.glob(f"checkpoint-*/{CURSOR}"):
-        try:
-            cursor = msgspec.json.decode(path.read_bytes(), type=Cursor)
-        except (OSError, msgspec.MsgspecError):
-            continue
-        if not differences(path.parent, cursor.files, deep=True):
-            found.append((path.parent, cursor))
-    return max(found, key=lambda pair: pair[1].step, default=None)
-
-
-def copy_step(step: Path, folder: Path) -> None:
-    """Everything that a later iteration goes on from: weights, optimiser, scheduler, RNG, trainer state."""
-    for path in step.iterdir():
-        if path.is_file() and path.name not in (CURSOR, MANIFEST):
-            shutil.copy2(path, folder / path.name)
-
-
-def steps_of(folder: Path | None) -> int:
-    """Optimiser steps in a saved trainer state."""
-    if folder is None:
-        return 0
-    return int(msgspec.json.decode((folder / "trainer_state.json").read_bytes())["global_step"])

@@ -27,6 +27,7 @@ from training.engine import Engines
 from training.groups import Feed, Ledger, task_order
 from training.sft import fine_tune, solutions
 from training.smollm2 import resolve
+from training.steps import copy_step
 
 OTHER_METHOD = (
     "train.method = {!r}: the run was trained by {!r} until here, and the one does not go on from the other; go on "
@@ -82,7 +83,7 @@ def _grpo(
     job: TrainJob, engines: Engines, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report
 ) -> dict[str, Json]:
     """Sample and update in turn, one pass over the tasks."""
-    from training.grpo import Job, copy_step, train_iteration  # TRL's GRPO imports vLLM where it is installed: seconds
+    from training.grpo import Job, train_iteration  # TRL's GRPO imports vLLM where it is installed: seconds
 
     started = time.monotonic()
     parent, folder = checkpoint.required(job.checkpoints, job.t), resolve(job.policy)
