@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,16 @@ async def solutions(env: Env, tasks: Sequence[Task], *, tools: bool = False) -> 
 def _solution(env: Env, task: Task, tools: bool) -> Solution:
     offered = env.open(task.world, task, tools=True).tools if tools else ()
     return Solution(messages=env.solution(task, tools=tools), tools=offered)
+
+
+def first_of_each(tasks: Sequence[Task]) -> list[Task]:
+    """One of each structure, then a second of each, and so on: GRPO hardly finds what the warm start never shows."""
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, Task]] = []
+    for task in tasks:
+        turns.append((seen[task.structure], task))
+        seen[task.structure] += 1
+    return [task for _, task in sorted(turns, key=lambda turn: turn[0])]
 
 
 def fine_tune(

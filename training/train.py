@@ -25,7 +25,7 @@ from training.collect import collect, summary
 from training.config import TrainSettings
 from training.engine import Engines
 from training.groups import Feed, Ledger, task_order
-from training.sft import fine_tune, solutions
+from training.sft import fine_tune, first_of_each, solutions
 from training.smollm2 import resolve
 from training.steps import copy_step
 
@@ -167,7 +167,7 @@ def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], re
     """Fine-tuned on the seed tasks of D_0 (on all of it where it has none), or the base model."""
     if job.settings.warm_start:
         seeds = [task for task in tasks if task.origin == "seed"] or list(tasks)
-        seeds = seeds[: job.settings.sft.warm_tasks or len(seeds)]
+        seeds = first_of_each(seeds)[: job.settings.sft.warm_tasks] if job.settings.sft.warm_tasks else seeds
         _update(job, snapshot, seeds, parent=None, epochs=job.settings.sft.warm_epochs, counts={}, report=report)
     else:
         base = Checkpoint(run=job.run, version=0, base=job.policy, parent=None, snapshot=None, adapter=False, counts={})
