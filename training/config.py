@@ -63,8 +63,8 @@ class SftSettings(BaseModel):
     warm_epochs: int = Field(default=2, ge=1)
     """Passes over the seed tasks in the warm start (version 0)."""
     warm_tasks: int = Field(default=0, ge=0)
-    """Seed tasks that the warm start is shown, of as many structures as that allows; 0 = all. The others are left to the
-    rewards."""
+    """Seed tasks that the warm start is shown, of as many structures as that allows; 0 = all. The others are left to
+    the rewards."""
     epochs: int = Field(default=1, ge=1)
     """Passes over D_t in the update of iteration t."""
     lr: float = Field(default=1e-3, gt=0)
