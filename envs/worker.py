@@ -28,6 +28,7 @@ import os
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,8 @@ class Limits:
 class Program:
     python: Path
     """Of the benchmark's venv."""
-    module: Path
-    """Has `HANDLERS` (worker_host.py), `open`, `close` and, for `Remote.fork`, `fork` among them."""
+    module: str
+    """Dotted name. Has `HANDLERS` (worker_host.py), `open`, `close` and, for `Remote.fork`, `fork` among them."""
     environ: dict[str, str] = field(default_factory=dict)
     """All that the process has for an environment: nothing of ours, keys and tokens above all, is handed on."""
     limits: Limits = field(default_factory=Limits)
@@ -90,7 +91,7 @@ class Worker:
         host = Path(__file__).with_name("worker_host.py")
         own = json.dumps({"memory_mb": limits.memory_mb, "alarm_s": ALARM_S})
         self._process = Process(
-            [str(program.python), "-P", "-s", str(host), str(program.module), own],
+            [str(program.python), "-P", "-s", str(host), program.module, str(_place(program.module)), own],
             environ=program.environ,
             start_s=limits.start_s,
             answer_bytes=limits.answer_mb << 20,
@@ -128,6 +129,14 @@ class Worker:
 
     def kill(self) -> None:
         self._process.kill()
+
+
+def _place(module: str) -> Path:
+    """Its folder if it is a package, else its file. It is not imported here."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
 
 
 class Pool:
@@ -204,7 +213,7 @@ class Remote:
     """One session in a pool: start, ask ... ask, close; one at a time."""
 
     def __init__(self, pool: Pool, opening: dict[str, Any]) -> None:
-        self._pool = pool
+        self.pool = pool
         self._opening = opening
         self._log: list[tuple[Json, str]] = []
         """Requests that were answered, and the digest of each answer."""
@@ -239,7 +248,7 @@ class Remote:
 
     async def fork(self) -> Remote:
         """A second session in the same state, which shares nothing with this one."""
-        other = Remote(self._pool, self._opening)
+        other = Remote(self.pool, self._opening)
         other._log, other._opened, other._alone = list(self._log), self._opened, self._alone
         seat = await self._seated()
         if not self._alone:
@@ -249,7 +258,7 @@ class Remote:
         return other
 
     def _pool_again(self, seat: Seat, sid: Json) -> Seat:
-        with self._pool._lock:
+        with self.pool._lock:
             seat.worker.sessions += 1
         return Seat(seat.worker, sid, alone=False)
 
@@ -262,7 +271,7 @@ class Remote:
         except Died:
             pass
         finally:
-            self._pool.leave(seat.worker, alone=seat.alone)
+            self.pool.leave(seat.worker, alone=seat.alone)
 
     async def _send(self, request: Json) -> Json:
         """Died where the worker dies over this very request."""
@@ -280,7 +289,7 @@ class Remote:
         """A live seat with all of the log behind it."""
         for _ in range(MOVES):
             if self._seat is None:
-                self._seat = Seat(self._pool.take(alone=self._alone), None, self._alone)
+                self._seat = Seat(self.pool.take(alone=self._alone), None, self._alone)
             elif self._seat.sid is not None:
                 return self._seat
             try:
@@ -307,7 +316,7 @@ class Remote:
 
     def _stand_up(self) -> None:
         if self._seat is not None:
-            self._pool.leave(self._seat.worker, alone=self._seat.alone)
+            self.pool.leave(self._seat.worker, alone=self._seat.alone)
             self._seat = None
 
 

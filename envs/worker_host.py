@@ -1,11 +1,12 @@
 """Child side of envs/worker.py: runs in a benchmark's own venv, so it imports the standard library alone.
 
-    python worker_host.py MODULE.py '{"memory_mb": 2048, "alarm_s": 15}'
+    python worker_host.py NAME PATH '{"memory_mb": 2048, "alarm_s": 120}'
 
-MODULE.py has `HANDLERS: {verb: function}`; a request `{"verb": "act", ...}` calls the verb's function with the other
-keys. It says one line by itself when it is ready. Then one JSON object a line comes in on fd 0 and goes out on fd 1;
-both are moved away before MODULE is loaded, so that nothing it prints can be taken for an answer: fd 0 is then empty,
-fd 1 is stderr.
+NAME is the dotted name of a module of ours and PATH its file, or its folder for a package; packages above it are
+empty here, so it can import none of ours but its own parts. It has `HANDLERS: {verb: function}`; a request
+`{"verb": "act", ...}` calls the verb's function with the other keys. The process says one line by itself when it is
+ready. Then one JSON object a line comes in on fd 0 and goes out on fd 1; both are moved away before the module is
+loaded, so that nothing it prints can be taken for an answer: fd 0 is then empty, fd 1 is stderr.
 
 An answer is {"ok": ..., "rss_mb": int}, or {"error": "..."} where the function raised: a fault of ours, never of the
 actor's, whose errors are results. Out of memory, the process ends: it may be anybody's doing, which the parent finds
@@ -21,6 +22,8 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 OUT_OF_MEMORY = 77
@@ -28,11 +31,11 @@ OUT_OF_MEMORY = 77
 _STATM = os.open("/proc/self/statm", os.O_RDONLY)
 
 
-def main(path: str, limits: dict[str, float]) -> None:
+def main(name: str, path: str, limits: dict[str, float]) -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    handlers = _load(path)
+    handlers = _load(name, Path(path))
     _limit(int(limits["memory_mb"]) << 20)
     answers.write(b'{"ok": null}\n')
     answers.flush()
@@ -45,11 +48,16 @@ def main(path: str, limits: dict[str, float]) -> None:
         answers.flush()
 
 
-def _load(path: str) -> dict[str, Callable[..., Any]]:
-    spec = spec_from_file_location("worker", path)
+def _load(name: str, path: Path) -> dict[str, Callable[..., Any]]:
+    parts = name.split(".")
+    for above in (".".join(parts[:end]) for end in range(1, len(parts))):
+        sys.modules[above] = ModuleType(above)
+        sys.modules[above].__path__ = []
+    places = [str(path)] if path.is_dir() else None
+    spec = spec_from_file_location(name, path / "__init__.py" if places else path, submodule_search_locations=places)
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules["worker"] = module_from_spec(spec)
+    module = sys.modules[name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     handlers: dict[str, Callable[..., Any]] = module.HANDLERS
     return handlers
@@ -85,4 +93,4 @@ def _rss_mb() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

@@ -16,7 +16,7 @@ import pytest
 from envs.errors import SessionLost
 from envs.worker import Blamed, Limits, Pool, Program, Remote, WorkerError
 
-MODULE = Path(__file__).with_name("worker_module.py")
+MODULE = "tests.worker_module"
 QUICK = {"request_s": 0.5, "start_s": 30.0}
 
 
@@ -28,7 +28,7 @@ def made() -> Iterator[list[Pool]]:
         each.close()
 
 
-def pool(made: list[Pool], module: Path = MODULE, **limits: Any) -> Pool:
+def pool(made: list[Pool], module: str = MODULE, **limits: Any) -> Pool:
     program = Program(python=Path(sys.executable), module=module, limits=Limits(**QUICK | limits))
     made.append(Pool(program))
     return made[-1]
@@ -204,9 +204,12 @@ def test_a_module_that_raises_is_our_fault(made: list[Pool]) -> None:
     asyncio.run(play())
 
 
-def test_a_module_that_does_not_load_is_our_fault(made: list[Pool], tmp_path: Path) -> None:
-    module = tmp_path / "module.py"
-    module.write_text("import nothing_of_that_name")
+def test_a_module_that_does_not_load_is_our_fault(
+    made: list[Pool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "module_that_does_not_load"
+    (tmp_path / f"{module}.py").write_text("import nothing_of_that_name")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SessionLost, match="nothing_of_that_name"):
         asyncio.run(begun(pool(made, module)))
     with pytest.raises(SessionLost, match="nothing_of_that_name"):
@@ -259,7 +262,7 @@ def test_a_cancelled_request_leaves_the_worker_to_others(made: list[Pool]) -> No
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from envs.worker import *\n"
-        f"pool = Pool(Program(python=Path(sys.executable), module=Path({str(MODULE)!r})))\n"
+        f"pool = Pool(Program(python=Path(sys.executable), module={MODULE!r}))\n"
         "pool.ask({'verb': 'sleep', 'seconds': 0}); print(pool.pids[0], flush=True); time.sleep(60)"
     )
     import subprocess
