@@ -35,7 +35,7 @@ class Bfcl:
     explore_steps = 12
 
     def __init__(self, workers: Pool, split: str = "index") -> None:
-        self._pool = workers
+        self.pool = workers
         self._catalog = Catalog(workers)
         self._train = training_side(split)
         self._tasks: dict[str, list[Task]] = {}
@@ -84,7 +84,7 @@ class Bfcl:
 
     def open(self, world: str, task: Task | None = None, *, tools: bool = False) -> Session:
         entry = self._catalog.entry(world)
-        return BfclSession(self._pool, entry, self._catalog.tools(entry), task)
+        return BfclSession(self.pool, entry, self._catalog.tools(entry), task)
 
     def materialize(self, draft: Draft, origin: Origin) -> Task:
         if reasons := self.check(draft):
@@ -155,7 +155,7 @@ class Bfcl:
 
     def close(self) -> None:
         """End the workers."""
-        self._pool.close()
+        self.pool.close()
 
     def _side(self, entry: Entry) -> Split:
         return "train" if entry.number in self._train else "test"
@@ -166,7 +166,7 @@ class Bfcl:
             entries = [entry for entry in self._catalog.entries.values() if entry.category == category]
             if grading == "strict":
                 entries = [entry for entry in entries if entry.id not in STRICT_FAILS]
-            reached = self._pool.ask({"verb": "reached", "worlds": [entry.id for entry in entries]}, seconds=60)
+            reached = self.pool.ask({"verb": "reached", "worlds": [entry.id for entry in entries]}, seconds=60)
             self._tasks[key] = [
                 self._task(entry, _draft(entry), {"grading": grading, "turns": reached[entry.id]}, "outside")
                 for entry in entries
@@ -197,7 +197,7 @@ class Bfcl:
         key = content_id(draft.world, draft.reference, draft.tools)
         if key not in self._reports:
             asked = {"world": draft.world, "reference": draft.reference, "tools": draft.tools}
-            self._reports = {key: self._pool.ask({"verb": "validate", **asked})}  # of the last draft alone
+            self._reports = {key: self.pool.ask({"verb": "validate", **asked})}  # of the last draft alone
         return self._reports[key]
 
     async def _play(self, task: Task, step: list[Json]) -> Outcome:
@@ -209,8 +209,9 @@ class Bfcl:
         return Outcome(kind="scored", score=float(found[key]))
 
     def _ask_play(self, task: Task, calls: Json) -> Json:
-        asked = {"world": task.world, "reference": task.reference, "calls": calls, "tools": task.tools}
-        return self._pool.ask({"verb": "play", "grading": task.expected["grading"], **asked})
+        steps = [[turn] if turn else [] for turn in calls]
+        asked = {"world": task.world, "reference": task.reference, "steps": steps, "tools": task.tools}
+        return self.pool.ask({"verb": "play", "grading": task.expected["grading"], **asked})
 
     def _token(self, call: Any) -> str:
         name = call.get("name") if isinstance(call, dict) else None

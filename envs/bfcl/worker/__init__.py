@@ -97,35 +97,30 @@ def reference(world: str) -> list[list[Call]]:
     return [[parse(text, found["involved_classes"]) for text in turn] for turn in found["reference"]]
 
 
-def play(world: str, reference: Any, calls: Any, grading: str = "task", tools: tuple[str, ...] = ()) -> Json:
-    """An episode in which each turn's calls are one step: evaluated, with the observations of each turn."""
+def play(world: str, reference: Any, steps: Any, grading: str = "task", tools: tuple[str, ...] = ()) -> Json:
+    """An episode of `steps`, per turn a list of lists of calls: evaluated, with the observations of each turn."""
     session = Session(world, reference, grading, list(tools))
     shown = []
-    for turn in calls:
-        shown.append(session.act(turn)["observations"])
+    for turn in steps:
+        shown.append([each for step in turn for each in session.act(step)["observations"]])
         session.next_turn()
     return {**session.evaluate(), "observations": shown}
 
 
 def validate(world: str, reference: Any, tools: tuple[str, ...] = ()) -> Json:
-    """What can be known of a reference by playing it: twice as it is, without any call, without each of its calls."""
+    """What can be known of a reference by playing it: twice as it is, and without each of its calls."""
 
-    def passes(calls: Any) -> bool:
-        return bool(play(world, reference, calls, tools=tools)["official"])
+    def run(calls: Any) -> Json:
+        return play(world, reference, [[turn] if turn else [] for turn in calls], tools=tools)
 
-    runs = [play(world, reference, reference, tools=tools) for _ in range(2)]
-    calls = [(turn, at) for turn, made in enumerate(reference) for at in range(len(made))]
+    runs = [run(reference) for _ in range(2)]
+    places = [(turn, at) for turn, made in enumerate(reference) for at in range(len(made))]
     return {
         "runs": [{"passes": run["official"], "digests": run["digests"]} for run in runs],
         "same": runs[0] == runs[1],
         "observations": runs[0]["observations"],
-        "noop": passes(idle(reference, [])) or passes(idle(reference, [{"name": "nothing", "args": {}}])),
-        "idle": [place for place in calls if passes(_without(reference, *place))],
+        "idle": [place for place in places if run(_without(reference, *place))["official"]],
     }
-
-
-def idle(reference: Any, step: list[Call]) -> Any:
-    return [step for _ in reference]
 
 
 def _without(reference: Any, turn: int, at: int) -> Any:

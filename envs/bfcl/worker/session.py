@@ -49,7 +49,7 @@ class Session:
         if shown:
             self.steps += not same_step
             self.responses += [kept(text) for text, _ in shown]
-        if self.steps > MAXIMUM_STEP_LIMIT:
+        if self.reference is not None and self.steps > MAXIMUM_STEP_LIMIT:
             self.next_turn()
             self.forced = True
         return {"observations": [[_cut(text), failed] for text, failed in shown], "done": self.forced}
