@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envs.bfcl.catalog import ENVIRON, VENV, Catalog, Entry
+from envs.bfcl.catalog import ENVIRON, VENV, Entry
 from envs.bfcl.env import Bfcl
 from tests.bfcl_corruptions import Corruptor, Turns, text
 
@@ -59,7 +59,7 @@ def compare(cases: Sequence[Case], theirs: Sequence[Any], mine: Sequence[Any]) -
 
 @pytest.fixture(scope="module")
 def entries(bfcl: Bfcl) -> dict[str, Entry]:
-    return Catalog(bfcl.pool).entries
+    return bfcl.catalog.entries
 
 
 def grouped(entry: Entry) -> Turns:

@@ -105,6 +105,12 @@ class Session:
         self.digests.append(hashlib.sha256(json.dumps([state, responses]).encode()).hexdigest()[:16])
         return responses
 
+    def changes(self) -> bool:
+        """Whether the reference's public state now differs from that of the actor."""
+        assert self.theirs is not None
+        pairs = [(self.mine.instances[owner], theirs) for owner, theirs in self.theirs.instances.items()]
+        return any(differs(public(mine), public(theirs)) for mine, theirs in pairs)
+
     def evaluate(self) -> Json:
         turns = len(self.reference or ())
         official = len(self.verdicts) == turns and all(verdict["valid"] for verdict in self.verdicts)
