@@ -12,18 +12,15 @@ from envs.bfcl.catalog import Calls, Entry
 Turns = list[list[Calls]]
 """Per turn steps, per step calls; a step is what one message holds."""
 KINDS = ("drop", "value", "add", "add_getter", "reorder", "repeat", "bad_name", "bad_keyword", "bad_type", "other_turn")
-GETTERS = [
+GETTERS = (
     "ls",
     "pwd",
     "get_account_info",
-    "list_users",
     "displayCarStatus",
     "get_watchlist",
-    "get_current_time",
     "list_all_airports",
     "view_messages_sent",
-    "get_all_credit_cards",
-]
+)
 
 
 class Corruptor:

@@ -21,7 +21,7 @@ from envs.rollout import Job, play
 from envs.worker import Limits
 from store.errors import UsageError
 from store.rows import Task, Trajectory
-from tests.bfcl_play import FILES, draft, official, run
+from tests.bfcl_play import FILES, doubled, draft, official, run
 
 NEW = ("Make a folder called new.", [("mkdir", {"dir_name": "new"})])
 LOOK = ("What is in it? Then go to the folder document.", [("ls", {}), ("cd", {"folder": "document"})])
@@ -141,13 +141,7 @@ def test_today_is_no_part_of_a_task(bfcl: Bfcl) -> None:
 
 def test_a_reference_that_takes_too_long_is_no_task(bfcl: Bfcl) -> None:
     env = Bfcl(pool(Limits(request_s=1.0, memory_mb=600)))
-    doubling = [
-        ("cp", {"source": "document", "destination": f"d{at}"})
-        if not move
-        else ("mv", {"source": f"d{at}", "destination": "document"})
-        for at in range(30)
-        for move in (False, True)
-    ]
+    doubling = doubled(30)
     turns = [("Copy document to d0 d1 and so on.", doubling[at : at + 20]) for at in range(0, 60, 20)]
     try:
         assert env.check(draft(*turns, ("Find.", [("find", {"path": "."})])))[0].startswith("execution_error: ")

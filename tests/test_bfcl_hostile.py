@@ -14,7 +14,7 @@ import pytest
 from envs.bfcl.catalog import pool
 from envs.bfcl.env import Bfcl
 from envs.worker import Limits
-from tests.bfcl_play import FILES, draft, message, run, session, shown
+from tests.bfcl_play import FILES, doubled, draft, message, run, session, shown
 
 MATH = "multi_turn_base_15"
 CODE = [
@@ -223,19 +223,11 @@ def test_copies_of_copies_are_the_policys_own_fault(env: Bfcl) -> None:
     """Each copy doubles what `find` walks. It is cut off on two workers, observed as an error, and the rollout is
     scored."""
     task = env.materialize(draft(("Make a folder called new.", [("mkdir", {"dir_name": "new"})])), "explored")
-    doubling = [
-        call
-        for at in range(40)
-        for call in (
-            ("cp", {"source": "document", "destination": f"d{at}"}),
-            ("mv", {"source": f"d{at}", "destination": "document"}),
-        )
-    ]
 
     async def play() -> tuple[str, list[str], Any]:
         opened = session(env, task=task)
         await opened.start()
-        await opened.act(message(*doubling))
+        await opened.act(message(*doubled(40)))
         started = time.monotonic()
         (text,) = await shown(opened, ("find", {"path": "."}))
         assert time.monotonic() - started < 30

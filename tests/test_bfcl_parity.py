@@ -1,4 +1,5 @@
-"""Verdicts and observations are those of the package's own executor and checker; each deviation has a test of its own."""
+"""Verdicts and observations are those of the package's own executor and checker, but for deviations that have tests of
+their own (test_bfcl_session.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of the BFCL environment: turns, hidden functions, both gradings, fork; and where we deviate from the package."""
+"""Sessions of the BFCL environment: turns, hidden functions, both gradings, fork; where we deviate from the package."""
 
 from __future__ import annotations
 
@@ -72,10 +72,7 @@ def test_a_message_without_calls_brings_the_next_turn(bfcl: Bfcl) -> None:
 
     async def go() -> list[Any]:
         opened = session(bfcl, FILES, task)
-        said = [await opened.start()]
-        for _ in task.user_turns:
-            said.append((await opened.act(REPLY)).messages)
-        return said
+        return [await opened.start(), *[(await opened.act(REPLY)).messages for _ in task.user_turns]]
 
     said = run(go())
     assert [turn[0]["content"] for turn in said[:-1]] == task.user_turns
