@@ -90,11 +90,9 @@ class BfclSession:
     def _show_tools(self) -> None:
         allowed = self._task.tools if self._task else []
         hidden = self._entry.hidden if self._task and self._task.expected["grading"] != "task" else {}
-        self.tools = [
-            tool
-            for name, tool in self._all.items()
-            if (not allowed or name in allowed) and hidden.get(name, 0) <= self._turn
-        ]
+        seen = [name for name in self._all if (not allowed or name in allowed) and hidden.get(name, 0) <= self._turn]
+        # new ones come last, as in the package
+        self.tools = [self._all[name] for name in sorted(seen, key=lambda name: hidden.get(name, 0))]
 
     async def _next_turn(self) -> Observation:
         if self._task is None:
