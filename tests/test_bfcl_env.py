@@ -14,7 +14,7 @@ import pytest
 from envs import registry
 from envs.bfcl.catalog import pool, training_side
 from envs.bfcl.checks import check_report
-from envs.bfcl.env import Bfcl, builtin
+from envs.bfcl.env import Bfcl
 from envs.errors import InvalidTask
 from envs.protocols import Completion, Draft, Request
 from envs.rollout import Job, play
@@ -224,6 +224,5 @@ def test_a_process_that_cannot_start_is_infra(bfcl: Bfcl, monkeypatch: pytest.Mo
 
 def test_without_its_venv_the_message_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("COEVOLVE_ENVS", str(tmp_path))
-    builtin.cache_clear()
     with pytest.raises(UsageError, match="run `coevolve env install bfcl`"):
-        registry.get("bfcl:index")
+        pool()
