@@ -46,5 +46,5 @@ def test_a_split_is_no_folder(tmp_path: Path) -> None:
 
 def test_it_is_worked_through_tools(bfcl: Bfcl) -> None:
     settings = Settings(env="bfcl", eval=EvalSettings(suites=[], final=""))
-    with pytest.raises(UsageError, match="train.collect.tools = false"):
+    with pytest.raises(UsageError, match=r"train\.collect\.tools = false"):
         wiring.check(settings, trained=False)
