@@ -391,6 +391,10 @@ def rebuild_command(*, workspace: str | None, **_: Any) -> tuple[Any, Any, list[
 def env_list_command() -> Result:
     table = Table(columns=["name", "version", "worlds", "seed_tasks", "suites"], rows=[])
     for name in registry.names():
+        venv = registry.venv(name)
+        if venv and not venv.installed:
+            table.rows.append((name, f"not installed: coevolve env install {name}", None, None, None))
+            continue
         env = registry.get(name)
         suites = {suite: len(tasks) for suite, tasks in env.suites().items()}
         table.rows.append((name, env.version, len(env.worlds("train")), len(env.seed_tasks()), suites))
@@ -398,5 +402,5 @@ def env_list_command() -> Result:
 
 
 def env_install_command(name: str) -> str:
-    registry.get(name)
-    return f"{name} needs nothing beyond this package"
+    venv = registry.venv(name)
+    return f"{name} is installed in {venv.install()}" if venv else f"{name} needs nothing beyond this package"

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from envs.registry import takes_folder
 from evals.run import EvalSettings
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from store.errors import UsageError
@@ -89,7 +90,7 @@ def _anchored(settings: Settings, root: Path) -> Settings:
     found = {"policy": settings.policy, "env": settings.env}
     for key, spec in found.items():
         kind, colon, folder = spec.partition(":")
-        if colon and folder and kind not in ("litellm", "vllm"):
+        if colon and folder and (kind not in ("litellm", "vllm") if key == "policy" else takes_folder(kind)):
             found[key] = f"{kind}:{(root / Path(folder).expanduser()).resolve()}"
     if settings.train.accelerate:
         file = str((root / Path(settings.train.accelerate).expanduser()).resolve())

@@ -13,6 +13,7 @@ from typing import Any
 from coevolve import repair
 from coevolve.config import Settings, load_settings
 from coevolve.workspace import Workspace
+from envs import registry
 from store.db import Table
 from store.errors import CoevolveError, UsageError
 
@@ -25,7 +26,7 @@ Finding = dict[str, str]
 def doctor_command(workspace: str | None) -> tuple[list[Finding], Table]:
     """All findings, and the same as a table. States: ok, warn, fail."""
     place = _place(workspace)
-    checks: list[Callable[[], Iterator[Finding]]] = [_python, _packages, _vllm, _machine, _model_package]
+    checks: list[Callable[[], Iterator[Finding]]] = [_python, _packages, _vllm, _environments, _machine, _model_package]
     findings = [finding for check in checks for finding in check()]
     if place:
         findings += list(_workspace(place))
@@ -73,6 +74,20 @@ def _vllm() -> Iterator[Finding]:
             continue
     fix = "pip install 'coevolve[vllm]' (GPU); for a CPU see docs/serving.md"
     yield _finding("ok", "vLLM", 'not installed: needed for train.engine.backend = "vllm" and `coevolve serve`', fix)
+
+
+def _environments() -> Iterator[Finding]:
+    """Environments with packages of their own: whether those are there, and work."""
+    for venv in registry.venvs():
+        what, fix = f"env {venv.name}", f"coevolve env install {venv.name}"
+        if not venv.installed:
+            yield _finding("ok", what, "not installed: needed only for this environment", fix)
+            continue
+        try:
+            worlds = len(registry.get(venv.name).worlds("train"))
+            yield _finding("ok", what, f"{venv.folder}, {worlds} worlds to train in")
+        except CoevolveError as error:
+            yield _finding("fail", what, str(error), f"delete {venv.folder}, then {fix}")
 
 
 def _machine() -> Iterator[Finding]:

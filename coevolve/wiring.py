@@ -29,6 +29,8 @@ def check(settings: Settings, *, trained: bool) -> None:
     env = registry.get(settings.env)
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
+    if env.action_format == "tool_calls" and not settings.train.collect.tools:
+        raise UsageError(f"train.collect.tools = false: {env.name} is worked through tools; set it to true")
     for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
         if spec == "litellm:":
             raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")

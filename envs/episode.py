@@ -20,9 +20,9 @@ from envs.waiting import Closing, CutOff, Group, Overdue, within
 from store.errors import UsageError
 from store.rows import Purpose, Step, Task, Trajectory, content_id, trajectory_id
 
-MAX_TURNS = 50
+MAX_TURNS = 200
 """Assistant messages of one episode; then it is scored as it stands."""
-OBSERVATION_CHARS = 4000
+OBSERVATION_CHARS = 40_000
 """Longer observations are cut before the policy sees them."""
 LATE = "late: "
 """How the error of a rollout begins that was cut off because enough others of its group had ended."""

@@ -1,4 +1,7 @@
-"""Environments by spec: a name, and for some a folder after a colon (`text2sql`, `text2sql:path/to/spider`)."""
+"""Environments by spec: a name, and what the name's loader takes first after a colon.
+
+text2sql  text2sql:path/to/spider  bfcl  bfcl:stratified
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from inspect import signature
 from typing import Any, cast
 
 from envs.protocols import Env, Explorer
+from envs.venvs import Venv
 from store.errors import UsageError
 
 
@@ -22,7 +26,21 @@ def _text2sql(folder: str | None = None) -> Env:
     return builtin()
 
 
-_ENVS: dict[str, Callable[..., Env]] = {"text2sql": _text2sql}
+def _bfcl(split: str = "index") -> Env:
+    """`split`: one of bfcl/splits.toml."""
+    from envs.bfcl.env import builtin
+
+    return builtin(split)
+
+
+def _bfcl_venv() -> Venv:
+    from envs.bfcl.catalog import VENV
+
+    return VENV
+
+
+_ENVS: dict[str, Callable[..., Env]] = {"bfcl": _bfcl, "text2sql": _text2sql}
+_VENVS: dict[str, Callable[[], Venv]] = {"bfcl": _bfcl_venv}
 _EXPLORERS = {"text2sql": "envs.text2sql.procedural"}
 
 
@@ -32,17 +50,38 @@ def names() -> list[str]:
 
 def get(name: str, **options: Any) -> Env:
     """The environment of that spec. UsageError if there is none, or if it takes no such option."""
-    name, colon, folder = name.partition(":")
-    if colon:
-        options["folder"] = folder
-    make = _ENVS.get(name)
-    if make is None:
-        raise UsageError(f"env {name!r}: there is none of that name; choose from {', '.join(names())}")
+    name, colon, rest = name.partition(":")
+    make = _make(name)
     known = signature(make).parameters
+    if colon:
+        options[next(iter(known))] = rest
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise UsageError(f"env {name!r}: there is no option {unknown[0]!r}; the options are {', '.join(known)}")
     return make(**options)
+
+
+def takes_folder(name: str) -> bool:
+    """Whether what follows the colon of its spec is a folder."""
+    return name in _ENVS and next(iter(signature(_ENVS[name]).parameters)) == "folder"
+
+
+def venvs() -> list[Venv]:
+    """The venvs of all environments that need one."""
+    return [venv() for venv in _VENVS.values()]
+
+
+def venv(name: str) -> Venv | None:
+    """The venv that an environment's own packages live in; None where it needs none. UsageError if there is no such
+    environment."""
+    _make(name)
+    return _VENVS[name]() if name in _VENVS else None
+
+
+def _make(name: str) -> Callable[..., Env]:
+    if name not in _ENVS:
+        raise UsageError(f"env {name!r}: there is none of that name; choose from {', '.join(names())}")
+    return _ENVS[name]
 
 
 def explorer(name: str) -> Explorer:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from envs.bfcl.env import Bfcl
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -13,3 +19,15 @@ settings.register_profile(
     "suite", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def bfcl() -> Iterator[Bfcl]:
+    """The environment over the real package, whose venv is made when it is first asked for."""
+    from envs.bfcl.catalog import VENV
+    from envs.bfcl.env import builtin
+
+    VENV.install()
+    env = builtin("index")
+    yield env
+    env.close()

