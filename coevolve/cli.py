@@ -206,6 +206,39 @@ def serve(**options: Any) -> None:
 
 @main.command()
 @workspace_options
+@click.argument("source", metavar="IN")
+@click.option("--out", required=True, metavar="OUT", help="File to write, .json, .jsonl or .parquet as IN.")
+@click.option("--format", "form", required=True, type=click.Choice(["alpaca", "sharegpt"]), help="Form of the records.")
+@click.option("--model", required=True, metavar="NAME", help="Model of all roles, as litellm names it.")
+@click.option("--judge-model", metavar="NAME", help="Model of the judge. [default: --model]")
+@click.option("--provenance", is_flag=True, help="Add columns that say what became of each sample.")
+@click.option("--resume", is_flag=True, help="Go on with what was interrupted, and try again what failed.")
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")
+def refine(**options: Any) -> None:
+    """Improve an instruction data set by debate.
+
+    Two debaters, an advisor, an editor and a judge work on every response of IN; what they make better is in OUT.
+    """
+    from coevolve.refine import refine_command
+
+    emit(options, *refine_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.argument("job", metavar="[JOB]", required=False)
+def refined(**options: Any) -> None:
+    """Tell what `refine` did to a data set.
+
+    Of the newest JOB: outcomes, rounds, lengths, the judge's bias, the advice given, cost.
+    """
+    from coevolve.refined import refined_command
+
+    emit(options, *refined_command(**options))
+
+
+@main.command()
+@workspace_options
 @click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]")
 @click.option("--long", is_flag=True, help="One wide table, with the reasons of rejections and every number.")
 def status(**options: Any) -> None:

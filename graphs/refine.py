@@ -38,7 +38,7 @@ async def positions(state: RefineState, config: RunnableConfig) -> RefineState:
 
 
 async def cross(state: RefineState, config: RunnableConfig) -> RefineState:
-    table, before = await sitting(config), state["positions"]
+    table, before = await sitting(config), state.get("positions", {})
     said = await _all(
         *(
             table.say(state, role, 2, "cross", {"own": before[role], "other": before[other]})
@@ -49,17 +49,16 @@ async def cross(state: RefineState, config: RunnableConfig) -> RefineState:
 
 
 async def advise(state: RefineState, config: RunnableConfig) -> RefineState:
-    more = {"debate": [state["positions"], state["crossed"]]} if "crossed" in state else {}
-    said = await (await sitting(config)).say(state, "advisor", 1, "advisor", more)
+    debate = [said for said in (state.get("positions"), state.get("crossed")) if said]
+    said = await (await sitting(config)).say(state, "advisor", 1, "advisor", {"debate": debate})
     return RefineState(advice=said.text, stop=_silent([said]))
 
 
 async def edit(state: RefineState, config: RunnableConfig) -> RefineState:
     table = await sitting(config)
-    more = {"advice": state["advice"]} if state.get("advice") else {}
-    said = await table.say(state, "editor", 1, "editor", more)
+    said = await table.say(state, "editor", 1, "editor", {"advice": state.get("advice")})
     new = said.text.strip("\n").rstrip()
-    if why := _silent([said]) or _refused(said, state["response"], new):
+    if why := _silent([said]) or _refused(said, state.get("response", ""), new):
         return RefineState(stop=why)
     if table.panel.settings.mode == "full":
         return RefineState(edited=new)
@@ -82,13 +81,13 @@ async def judge(state: RefineState, config: RunnableConfig) -> RefineState:
         return RefineState(stop=verdict)
     iteration, accepted = state.get("iteration", 1), state.get("accepted", 0) + 1
     if iteration >= table.panel.settings.iterations:
-        return RefineState(response=state["edited"], accepted=accepted, stop="limit")
-    return RefineState(response=state["edited"], accepted=accepted, iteration=iteration + 1)
+        return RefineState(response=state.get("edited", ""), accepted=accepted, stop="limit")
+    return RefineState(response=state.get("edited", ""), accepted=accepted, iteration=iteration + 1)
 
 
 async def _judged(table: Sitting, state: RefineState) -> list[Remark]:
     """Both orders of old and new, or each by itself."""
-    old, new = {"old": state["response"]}, {"new": state["edited"]}
+    old, new = {"old": state.get("response", "")}, {"new": state.get("edited", "")}
     if table.panel.settings.judging == "compare":
         return await _all(_compare(table, state, 1, old | new), _compare(table, state, 2, new | old))
     return await _all(_rate(table, state, 1, old), _rate(table, state, 2, new))

@@ -154,7 +154,7 @@ def _size(pair: Pair) -> int:
 
 def _input(sample: Sample, at: int, pair: Pair, states: Sequence[RefineState], panel: Panel) -> RefineState:
     before = [
-        Pair(instruction=old.instruction, input=old.input, response=state["response"])
+        Pair(instruction=old.instruction, input=old.input, response=state.get("response", ""))
         for old, state in zip(sample.pairs, states, strict=False)
     ]
     history: list[PairJson] = []
@@ -177,7 +177,7 @@ def _input(sample: Sample, at: int, pair: Pair, states: Sequence[RefineState], p
 def _row(sample: Sample, panel: Panel, attempt: int, states: Sequence[RefineState], error: str | None) -> Refined:
     accepted = [state.get("accepted", 0) for state in states]
     before = [pair.response for pair in sample.pairs]
-    after = [state["response"] for state in states] if any(accepted) else []
+    after = [state.get("response", "") for state in states] if any(accepted) else []
     return Refined(
         job=panel.job,
         sample=sample.index,

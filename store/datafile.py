@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.errors import StoreError, UsageError
+from store.errors import UsageError
 from store.rows import Json
 
 Kind = Literal["json", "jsonl", "parquet"]
@@ -201,7 +201,7 @@ def writing(target: Path, draft: Path, *, like: Path, more: Sequence[tuple[str, 
     """Writes records to `draft`, which becomes `target` when the block ends; if it raises, nothing is left.
 
     `like` is the file that they come from: Parquet keeps its columns and gets those of `more`, as (name, a value).
-    StoreError if the disk does not take it.
+    OSError if the disk does not take it.
     """
     try:
         with _writer(kind_of(target, "--out"), draft, like, more) as put:
@@ -209,10 +209,6 @@ def writing(target: Path, draft: Path, *, like: Path, more: Sequence[tuple[str, 
         _sync(draft)
         draft.replace(target)
         _sync(target.parent)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {target}: {error.strerror or error}; free space and run with --resume"
-        ) from error
     finally:
         draft.unlink(missing_ok=True)
 
