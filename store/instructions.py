@@ -40,6 +40,8 @@ class Sample:
     """Place among the records of the file, 0-based."""
     name: str | None
     record: Json
+    place: str = ""
+    """In the file, in words."""
     system: str = ""
     pairs: list[Pair]
 
@@ -76,7 +78,8 @@ def read(path: Path, form: Format) -> Iterator[Sample | Fault]:
             if not isinstance(record.value, dict):
                 raise _Bad(f"record: {_shown(record.value)} is no object")
             system, pairs = of(record.value)
-            yield Sample(index=index, name=_name(record.value), record=record.value, system=system, pairs=pairs)
+            name = _name(record.value)
+            yield Sample(index=index, name=name, record=record.value, place=record.place, system=system, pairs=pairs)
         except _Bad as error:
             yield Fault(place=record.place, words=str(error))
 
@@ -109,7 +112,7 @@ def _twice(sample: Sample, names: set[int]) -> Fault | None:
         return None
     key = int(content_id(sample.name), 16)
     if key in names:
-        return Fault(place=f"record {sample.index + 1}", words=f"id: {sample.name!r} occurs before; ids must differ")
+        return Fault(place=sample.place, words=f"id: {sample.name!r} occurs before; ids must differ")
     names.add(key)
     return None
 
@@ -133,9 +136,9 @@ def messages(sample: Sample) -> list[dict[str, Any]]:
 
 
 def _alpaca(record: dict[str, Any]) -> tuple[str, list[Pair]]:
-    given = record if record.get("input") is not None else {**record, "input": ""}
-    texts = {key: _text(given, key, key) for key in ("instruction", "input", "output")}
-    return "", [Pair(instruction=texts["instruction"], input=texts["input"], response=texts["output"])]
+    instruction, output = (_text(record, key, key) for key in ("instruction", "output"))
+    about = "" if record.get("input") is None else _text(record, "input", "input")
+    return "", [Pair(instruction=instruction, input=about, response=output)]
 
 
 def _sharegpt(record: dict[str, Any]) -> tuple[str, list[Pair]]:

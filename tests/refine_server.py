@@ -43,6 +43,8 @@ def workspace(root: Path, url: str, **model: Any) -> Path:
 
 
 def write_alpaca(path: Path, count: int) -> Path:
-    records = [{"id": at, "instruction": f"Say {at}.", "input": "", "output": f"r{at}", "tag": [at]} for at in range(count)]
+    records = [
+        {"id": at, "instruction": f"Say {at}.", "input": "", "output": f"r{at}", "tag": [at]} for at in range(count)
+    ]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
