@@ -133,8 +133,14 @@ def seed(resume: bool, **options: Any) -> None:
 @click.option("--resume", is_flag=True, help="Keep the finished part of an interrupted training.")
 @click.option("--follow", is_flag=True, help="Stay up and train on each new snapshot as it is frozen.")
 @click.option("--rounds", type=click.IntRange(min=1), help="With --follow: end after this many iterations in all.")
-def train(**options: Any) -> None:
+@click.option("--sft", metavar="FILE", help="Fine-tune the base model on conversations (alpaca, sharegpt) instead.")
+@click.option("--out", metavar="DIR", help="With --sft: the model folder to write.")
+def train(sft: str | None, out: str | None, **options: Any) -> None:
     """Sample rollouts of every task and update the policy."""
+    if sft or out:
+        from coevolve.instruct import instruct_command
+
+        return emit(options, *instruct_command(sft=sft, out=out, **options))
     from coevolve.commands import train_command
 
     emit(options, *train_command(**options))

@@ -15,6 +15,7 @@ import msgspec
 
 from coevolve import refine_job
 from coevolve.config import Settings, load_settings
+from coevolve.dataset import surveyed
 from coevolve.loop import Stopped, draining
 from coevolve.progress import progress
 from coevolve.refine_job import Job, Manifest, Past
@@ -26,7 +27,7 @@ from graphs.refining import Recorder, no_past, refine_all
 from graphs.settings import RefineSettings
 from graphs.sitting import Halted, Panel, Voice, voices
 from store import instructions
-from store.datafile import Fault, Put, check_pair, writing
+from store.datafile import Put, check_pair, writing
 from store.errors import CoevolveError, UsageError
 from store.instructions import Format, Sample
 from store.rows import Json, Refined, RefineRole
@@ -99,14 +100,8 @@ def _target(place: Workspace, source: Path, target: Path, resume: bool) -> Job |
 def _wanted(
     source: Path, target: Path, form: Format, specs: dict[RefineRole, str], settings: RefineSettings
 ) -> Manifest:
-    """What a job of these arguments is. UsageError after every fault of the file was told on stderr."""
-    found = instructions.survey(source, form, _tell)
-    if found.faults:
-        raise UsageError(
-            f"IN: {source} has {found.faults} records that are not {form}, listed above; mend or remove them"
-        )
-    if not found.samples:
-        raise UsageError(f"IN: {source} holds no record")
+    """What a job of these arguments is. UsageError as of `surveyed`."""
+    found = surveyed("IN", source, form)
     return Manifest(
         id="",
         created_at=0.0,
@@ -118,10 +113,6 @@ def _wanted(
         models=specs,
         settings=settings.model_dump(mode="json", exclude={"models"}),
     )
-
-
-def _tell(fault: Fault) -> None:
-    sys.stderr.write(f"{fault}\n")
 
 
 def _begun(place: Workspace, job: Job, wanted: Manifest) -> Manifest | None:
