@@ -107,8 +107,11 @@ def read_rating(text: str) -> float:
 
 
 def verdict_schema(*scores: str) -> Json:
-    """JSON schema of a judge's answer with these scores; the reason comes first, so that it is written first."""
-    score = {"type": "number", "minimum": 1, "maximum": 10}
+    """JSON schema of a judge's answer with these scores; the reason comes first, so that it is written first.
+
+    An enumeration, since some endpoints refuse a schema with bounds.
+    """
+    score = {"type": "integer", "enum": list(range(1, 11))}
     properties = {"reason": {"type": "string"}, **dict.fromkeys(scores, score)}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
