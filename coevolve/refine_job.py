@@ -132,7 +132,8 @@ class Past:
 
     def _load(self, chunk: int) -> None:
         self._chunk = chunk
-        where, values = "job = $job and sample // $chunk = $at", {"job": self._job, "chunk": CHUNK, "at": chunk}
+        where = "job = $job and sample between $first and $last"
+        values = {"job": self._job, "first": chunk * CHUNK, "last": (chunk + 1) * CHUNK - 1}
         done = f"{where} and outcome <> 'failed'"
         with self._store.reading():
             self._done = {row.sample: row for row in self._store.rows(Refined, done, values)}

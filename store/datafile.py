@@ -230,11 +230,11 @@ def _writer(kind: Kind, draft: Path, like: Path, more: Sequence[tuple[str, Json]
 
 
 def _text(value: Json) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, default=str)
+        return json.dumps(value)
     return text
 
 
