@@ -233,7 +233,14 @@ def memory(folder: Path, count: int, concurrency: int) -> None:
     shown = ", ".join(f"{mark:.0f}" for mark in marks)
     size = sum(path.stat().st_size for path in (folder / "many/store/journal").iterdir()) / 2**20
     print(f"memory at each fifth of {count} samples: {shown} MiB (journal {size:.0f} MiB, {clock.read()[0]:.0f} s)")
-    print(f"most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    print(f"most: {most():.0f} MiB; ", end="")
+    Store(folder / "many/store").ingest()
+    print(f"with the ingest of the journal into the index at the end: {most():.0f} MiB")
+
+
+def most() -> float:
+    """MiB of this process at its largest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def resident() -> float:

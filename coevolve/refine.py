@@ -60,14 +60,15 @@ def refine_command(
         manifest = _begun(place, job, wanted) if found else job.manifest
         if manifest is not None:
             _play(place, job, manifest, speakers, settings, provenance)
-            job.write(msgspec.structs.replace(manifest, finished=True))
     return summary(place, job.manifest)
 
 
 def models(settings: RefineSettings, model: str, judge_model: str | None) -> dict[RefineRole, str]:
     """{role: spec}: `refine.models` wins over --judge-model, and that over --model."""
-    given: dict[RefineRole, str] = dict.fromkeys(ROLES, model) | {"judge": judge_model or model} | settings.models
-    return {role: _spec(name) for role, name in given.items()}
+    given: dict[RefineRole, str] = dict.fromkeys(ROLES, model)
+    if judge_model:
+        given["judge"] = judge_model
+    return {role: _spec(name) for role, name in (given | settings.models).items()}
 
 
 def _spec(name: str) -> str:
@@ -122,7 +123,7 @@ def _begun(place: Workspace, job: Job, wanted: Manifest) -> Manifest | None:
         raise UsageError(f"--resume: {job.path.name} was begun with other input; {words}; leave it, or start a new job")
     place.store.ingest()
     failed = "select count(*) from v_refined where job = ? and outcome = 'failed' and starts_with(error, 'infra: ')"
-    if old.finished and place.store.query(failed, [old.id]) == [(0,)]:
+    if old.finished and Path(old.target).exists() and place.store.query(failed, [old.id]) == [(0,)]:
         sys.stderr.write(f"job {old.id} is finished: nothing was left to do\n")
         return None
     return job.write(msgspec.structs.replace(old, attempt=old.attempt + 1))
@@ -163,6 +164,7 @@ def _play(
     ):
         results = refine_all(samples, panel, attempt=manifest.attempt, record=record, past=past)
         asyncio.run(_write(results, manifest, put, provenance, counts, report))
+        job.write(msgspec.structs.replace(manifest, finished=True))  # from now on a file of that name is the job's own
     place.store.ingest()
 
 

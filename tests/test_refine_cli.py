@@ -264,6 +264,15 @@ def test_a_finished_job_tries_again_what_failed_and_nothing_else(tmp_path: Path)
         assert (again.code, "nothing was left to do" in again.err, len(fake.requests)) == (0, True, 1)
 
 
+def test_an_output_that_is_gone_is_made_again_from_the_store(work: Path, tmp_path: Path, server: FakeServer) -> None:
+    source = write_alpaca(tmp_path / "in.jsonl", 5)
+    assert run(work, source, *mode("edit")).code == 0
+    first = (tmp_path / "out.jsonl").read_bytes()
+    (tmp_path / "out.jsonl").unlink()
+    assert run(work, source, *mode("edit"), "--resume").code == 0
+    assert ((tmp_path / "out.jsonl").read_bytes(), len(server.requests)) == (first, 5)
+
+
 @pytest.mark.parametrize("babble", [garbage(), reply(""), reply("I am a poet.")])
 def test_a_model_that_babbles_or_says_nothing_improves_nothing(tmp_path: Path, babble: Behaviour) -> None:
     with serve(babble) as fake:
