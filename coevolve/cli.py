@@ -133,8 +133,14 @@ def seed(resume: bool, **options: Any) -> None:
 @click.option("--resume", is_flag=True, help="Keep the finished part of an interrupted training.")
 @click.option("--follow", is_flag=True, help="Stay up and train on each new snapshot as it is frozen.")
 @click.option("--rounds", type=click.IntRange(min=1), help="With --follow: end after this many iterations in all.")
-def train(**options: Any) -> None:
+@click.option("--sft", metavar="FILE", help="Fine-tune the base model on conversations (alpaca, sharegpt) instead.")
+@click.option("--out", metavar="DIR", help="With --sft: the model folder to write.")
+def train(sft: str | None, out: str | None, **options: Any) -> None:
     """Sample rollouts of every task and update the policy."""
+    if sft or out:
+        from coevolve.instruct import instruct_command
+
+        return emit(options, *instruct_command(sft=sft, out=out, **options))
     from coevolve.commands import train_command
 
     emit(options, *train_command(**options))
@@ -202,6 +208,39 @@ def serve(**options: Any) -> None:
     from coevolve.serving import serve_command
 
     serve_command(**options, announce=lambda data, shown: emit(options, data, shown))
+
+
+@main.command()
+@workspace_options
+@click.argument("source", metavar="IN")
+@click.option("--out", required=True, metavar="OUT", help="File to write, .json, .jsonl or .parquet as IN.")
+@click.option("--format", "form", required=True, type=click.Choice(["alpaca", "sharegpt"]), help="Form of the records.")
+@click.option("--model", required=True, metavar="NAME", help="Model of all roles, as litellm names it.")
+@click.option("--judge-model", metavar="NAME", help="Model of the judge. [default: --model]")
+@click.option("--provenance", is_flag=True, help="Add columns that say what became of each sample.")
+@click.option("--resume", is_flag=True, help="Go on with what was interrupted, and try again what failed.")
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")
+def refine(**options: Any) -> None:
+    """Improve an instruction data set by debate.
+
+    Two debaters, an advisor, an editor and a judge work on every response of IN; what they make better is in OUT.
+    """
+    from coevolve.refine import refine_command
+
+    emit(options, *refine_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.argument("job", metavar="[JOB]", required=False)
+def refined(**options: Any) -> None:
+    """Tell what `refine` did to a data set.
+
+    Of the newest JOB: outcomes, rounds, lengths, the judge's bias, the advice given, cost.
+    """
+    from coevolve.refined import refined_command
+
+    emit(options, *refined_command(**options))
 
 
 @main.command()

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from envs.registry import takes_folder
 from evals.run import EvalSettings
-from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
+from graphs.settings import ExploreSettings, ModelSettings, RefineSettings, ValidateSettings
 from store.errors import UsageError
 from store.signals import SignalSettings
 from training.config import CUT_OFFS, TrainSettings
@@ -61,6 +61,8 @@ class Settings(BaseModel):
     explore: ExploreSettings = ExploreSettings()
     validate_: ValidateSettings = Field(default=ValidateSettings(), alias="validate")
     eval: EvalSettings = EvalSettings()
+    refine: RefineSettings = RefineSettings()
+    """Of `coevolve refine`; no run reads it."""
 
     def overridden(self, overrides: Iterable[str]) -> Settings:
         """These settings with `KEY=VALUE` overrides."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from envs.protocols import Report
@@ -13,17 +13,17 @@ EVERY_S = 10.0
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
-    """A `Report` to hand to long work; the bars end with the block."""
+def progress(note: Callable[[], str] = str) -> Iterator[Report]:
+    """A `Report` to hand to long work; the bars end with the block. `note` is said with each."""
     if sys.stderr.isatty():
-        with _bars() as report:
+        with _bars(note) as report:
             yield report
     else:
-        yield _Lines()
+        yield _Lines(note)
 
 
 @contextmanager
-def _bars() -> Iterator[Report]:
+def _bars(note: Callable[[], str]) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -40,6 +40,7 @@ def _bars() -> Iterator[Report]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         ids = {}
@@ -48,19 +49,33 @@ def _bars() -> Iterator[Report]:
             if not total:
                 return
             if label not in ids:
-                ids[label] = bars.add_task(label, total=total)
-            bars.update(ids[label], completed=done, total=total)
+                ids[label] = bars.add_task(label, total=total, note="")
+            bars.update(ids[label], completed=done, total=total, note=note())
 
         yield report
 
 
 class _Lines:
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[], str]) -> None:
+        self.note = note
         self.last: dict[str, float] = {}
+        self.begun: dict[str, tuple[float, int]] = {}
+        """{label: (monotonic seconds, parts that were done)} of the first report."""
 
     def __call__(self, label: str, done: int, total: int) -> None:
         now = time.monotonic()
+        since, before = self.begun.setdefault(label, (now, done))
         if total and (done >= total or now - self.last.get(label, -EVERY_S) >= EVERY_S):
             self.last[label] = now
-            sys.stderr.write(f"{label}: {done}/{total}\n")
+            said = [f"{label}: {done}/{total}", self.note()]
+            if before < done < total:
+                said.append(f"{_rough((now - since) * (total - done) / (done - before))} left")
+            sys.stderr.write(f"{', '.join(filter(None, said))}\n")
             sys.stderr.flush()
+
+
+def _rough(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"about {seconds / length:.0f} {unit}"
+    return f"about {seconds:.0f} s"

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import functools
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable
 
 from envs import registry
 from envs.errors import InfraError
@@ -118,6 +121,8 @@ class Reply:
     completion_tokens: int
     cost: float
     """US dollars."""
+    cut: bool = False
+    """It ended for want of tokens, or was longer than is kept."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -152,16 +157,31 @@ async def call(
     settings: ModelSettings,
     budget: Budget,
     tools: Sequence[Json] = (),
+    schema: Json = None,
 ) -> Reply:
-    """One answer of `model`. ModelUnavailable, BudgetSpent; UsageError if the endpoint refuses key or model name."""
+    """One answer of `model`. ModelUnavailable, BudgetSpent; UsageError if the endpoint refuses key or model name.
+
+    `schema` is a JSON schema for the answer; an endpoint that is not known to keep one is not told of it.
+    """
     budget.check()
-    runnable = model.bind_tools(list(tools)) if tools else model
+    runnable: Runnable[Any, Any] = model.bind_tools(list(tools)) if tools else model
+    if schema and _keeps_schema(str(getattr(model, "model", ""))):
+        wanted = {"name": "answer", "strict": True, "schema": schema}
+        runnable = runnable.bind(response_format={"type": "json_schema", "json_schema": wanted})
     message = await _retried(lambda: runnable.ainvoke(list(messages)), settings)
     if not isinstance(message, AIMessage):
         raise ModelUnavailable(f"the model answered with {type(message).__name__}, not with a message of its own")
     reply = normalise(message, settings)
     budget.spend(reply)
     return reply
+
+
+@functools.cache
+def _keeps_schema(name: str) -> bool:
+    """Whether a model of litellm answers by a JSON schema, as far as litellm knows; vLLM does with any model."""
+    if not (litellm := sys.modules.get("litellm")):
+        return False
+    return name.startswith("hosted_vllm/") or bool(litellm.supports_response_schema(name))
 
 
 async def _retried(send: Callable[[], Awaitable[Any]], settings: ModelSettings) -> Any:
@@ -246,14 +266,16 @@ def normalise(message: AIMessage, settings: ModelSettings) -> Reply:
     """The message as plain data. Calls that can't be read become calls with an `error`, in the order given."""
     usage = message.usage_metadata
     prompt, completion = (int(_believed(usage[key])) if usage else 0 for key in ("input_tokens", "output_tokens"))
-    text = printable(str(message.text))[:MAX_TEXT]
+    whole = printable(str(message.text))
+    text = whole[:MAX_TEXT]
     good = [_call(call["name"], call["args"]) for call in message.tool_calls]
     bad = [_bad_call(call.get("name"), call.get("args"), call.get("error")) for call in message.invalid_tool_calls]
     calls = good + bad
     if calls:
         calls[0]["text"] = text
     cost = _cost(message, prompt, completion, settings)
-    return Reply(text=text, calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+    cut = text != whole or message.response_metadata.get("finish_reason") in ("length", "max_tokens")
+    return Reply(text=text, calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost, cut=cut)
 
 
 def _call(name: str, args: Json) -> Call:

@@ -46,12 +46,16 @@ _BLOCK = re.compile(r"^```json\n(\{.*\})\n```$", re.MULTILINE)
 
 def render(role: Role, view: View, history: Sequence[Entry] = (), **extra: Json) -> list[BaseMessage]:
     """The messages of one model call. `history` is the call log that the model itself made in this role."""
-    block = msgspec.json.encode({"role": role, "view": view, **extra}).decode()
-    prompt = f"ROLE: {role}\n\n{TEXTS[role]}\n\n```json\n{block}\n```"
-    messages: list[BaseMessage] = [SystemMessage(SYSTEM), HumanMessage(prompt)]
+    messages = framed(SYSTEM, role, TEXTS[role], {"view": view, **extra})
     for index, entry in enumerate(history):
         messages.extend(_turn(f"call_{index}", entry))
     return messages
+
+
+def framed(system: str, role: str, text: str, payload: Json) -> list[BaseMessage]:
+    """The two messages of a prompt: what is asked, and below it the data in a block of its own."""
+    block = msgspec.json.encode({"role": role, **payload}).decode()
+    return [SystemMessage(system), HumanMessage(f"ROLE: {role}\n\n{text}\n\n```json\n{block}\n```")]
 
 
 def _turn(call_id: str, entry: Entry) -> list[BaseMessage]:

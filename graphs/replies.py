@@ -48,6 +48,20 @@ class _Finding(msgspec.Struct, forbid_unknown_fields=True):
     problem: Line | None
 
 
+Score = Annotated[float, msgspec.Meta(ge=1, le=10)]
+
+
+class _Comparison(msgspec.Struct, forbid_unknown_fields=True):
+    first: Score
+    second: Score
+    reason: str = ""
+
+
+class _Rating(msgspec.Struct, forbid_unknown_fields=True):
+    score: Score
+    reason: str = ""
+
+
 T = TypeVar("T", covariant=True)
 
 
@@ -79,6 +93,27 @@ def read_repair(text: str) -> DraftJson | None:
 def read_finding(text: str) -> str:
     """What the validator's try found wrong; empty = nothing."""
     return " ".join((_decode(text, _Finding).problem or "").split())
+
+
+def read_comparison(text: str) -> tuple[float, float]:
+    """A judge's scores, 1 to 10, of the response shown first and of the other."""
+    comparison = _decode(text, _Comparison)
+    return comparison.first, comparison.second
+
+
+def read_rating(text: str) -> float:
+    """A judge's score, 1 to 10, of one response."""
+    return float(_decode(text, _Rating).score)
+
+
+def verdict_schema(*scores: str) -> Json:
+    """JSON schema of a judge's answer with these scores; the reason comes first, so that it is written first.
+
+    An enumeration, since some endpoints refuse a schema with bounds.
+    """
+    score = {"type": "integer", "enum": list(range(1, 11))}
+    properties = {"reason": {"type": "string"}, **dict.fromkeys(scores, score)}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _plain(draft: _Draft) -> DraftJson:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from store.rows import RefineRole
+
 
 class ModelSettings(BaseModel):
     """How the explorer's model is called."""
@@ -29,7 +31,7 @@ class ModelSettings(BaseModel):
     output_price: float | None = Field(default=None, ge=0)
     """US dollars per million completion tokens."""
     concurrency: int = Field(default=4, ge=1)
-    """Explorations, or validations, at work at once."""
+    """Explorations, validations, or, in `refine`, model calls at work at once."""
     api_base: str | None = None
     """URL of an OpenAI-compatible server."""
 
@@ -67,3 +69,24 @@ class ValidateSettings(BaseModel):
     """Tasks that are harder, on the environment's own scale, stay out of D, seed tasks included; 0 = no limit."""
     growth: float = Field(default=0.2, ge=0.1, le=0.3)
     """Share of |D_t| that one round may add; the surplus stays pending."""
+
+
+class RefineSettings(BaseModel):
+    """How instruction data is refined (docs/refine.md)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["edit", "advise", "debate", "full"] = "full"
+    """Who takes part: the editor alone; an advisor before it; debaters before them; and last a judge, without whom
+    there is one iteration and every rewrite is taken."""
+    judging: Literal["compare", "score"] = "compare"
+    """The judge sees both responses, in both orders, or one at a time."""
+    iterations: int = Field(default=3, ge=1, le=3)
+    """At most so many of one response."""
+    window: int = Field(default=4, ge=0)
+    """Earlier turns of a conversation that are shown."""
+    max_chars: int = Field(default=24_000, ge=100)
+    """Characters of what a role is shown of a sample; earlier turns that do not fit are left out, a turn that does not
+    fit by itself leaves its sample as it is."""
+    models: dict[RefineRole, str] = {}
+    """Models of single roles, as `litellm:NAME`, in place of --model."""

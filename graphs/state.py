@@ -172,6 +172,38 @@ class ValidateState(ActState, total=False):
     """{"adopt", "reason", "detail"} once decided."""
 
 
+class PairJson(TypedDict):
+    """What was asked, and the response."""
+
+    instruction: str
+    input: str
+    response: str
+
+
+class RefineState(TypedDict, total=False):
+    """One response of a sample."""
+
+    system: str
+    history: list[PairJson]
+    """The turns before, as far as they are shown; refined already."""
+    instruction: str
+    input: str
+    response: str
+    """The best so far."""
+    iteration: int
+    """Begun; from 1 on."""
+    accepted: int
+    """Rewrites that replaced the response."""
+    positions: dict[str, str]
+    """{debater: what it argued with a fixed position}."""
+    crossed: dict[str, str]
+    """{debater: what it said freely}."""
+    advice: str
+    edited: str
+    stop: str | None
+    """Why it ended, one stable word; None while it runs."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExploreJob:
     """One exploration to be run."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from store import schema
 from store.errors import StoreError
-from store.rows import Metric
+from store.rows import Metric, Refined, Remark
 
 
 class Connection(Protocol):
@@ -33,7 +33,13 @@ def m002_optimiser_steps(connection: Connection) -> None:
     connection.execute("ALTER TABLE trajectory ADD COLUMN IF NOT EXISTS policy_step BIGINT")
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps)
+def m003_refining(connection: Connection) -> None:
+    """Remarks on responses, and what became of each sample."""
+    connection.execute(schema.table_ddl(Remark))
+    connection.execute(schema.table_ddl(Refined))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps, m003_refining)
 
 
 def version(connection: Connection) -> int:

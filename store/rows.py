@@ -13,6 +13,8 @@
     Metric      a figure of one optimiser step
     Score       a metric of one policy version on one held-out suite
     Phase       a finished phase of an iteration: its seconds and counts; the loop resumes from these
+    Remark      what one role said of one response while a data set was refined: one model call
+    Refined     what became of one sample of a data set that was refined
 
 Rows are frozen and carry no behaviour beyond computing their own id. `t` is an iteration: one `train` call on
 snapshot D_t. The policy that samples in iteration t is version t; training on D_t writes version t+1. Every
@@ -38,6 +40,7 @@ Origin = Literal["seed", "explored", "refined", "outside"]
 Purpose = Literal["train", "eval", "validate", "explore"]
 OutcomeKind = Literal["scored", "infra", "invalid"]
 SignalKind = Literal["forgetting", "boundary", "rare"]
+RefineRole = Literal["positive", "critical", "advisor", "editor", "judge"]
 
 
 def content_id(*parts: Json) -> str:
@@ -331,6 +334,62 @@ class Phase:
     counts: Json
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remark:
+    KEY: ClassVar[tuple[str, ...]] = ("job", "sample", "response", "iteration", "role", "part")
+    job: str
+    """Of `coevolve refine`, one data set in and one out."""
+    sample: int
+    """Place in the data set, 0-based."""
+    response: int
+    """Which of the sample's responses, 0-based."""
+    iteration: int
+    """1-based."""
+    role: RefineRole
+    part: int
+    """Debaters: 1 = with a fixed position, 2 = free. Judge: 1 = the old response was shown first (or alone), 2 = the
+    new one. Else 1."""
+    model: str
+    """Spec of the role's model."""
+    text: str
+    """What it said."""
+    cut: bool
+    """It ended for want of tokens."""
+    scores: Json
+    """Judge: {"old": .., "new": ..}, 1 to 10; None = it could not be read. None for the others."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """US dollars."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refined:
+    KEY: ClassVar[tuple[str, ...]] = ("job", "sample", "attempt")
+    job: str
+    sample: int
+    attempt: int
+    """Runs of the job before this one: a failed sample is tried again by `--resume`."""
+    name: str | None
+    """The `id` that the sample has in its file, if it has one."""
+    outcome: Literal["improved", "kept", "failed"]
+    """failed: nothing is known of it, and it is in the output as it was."""
+    stops: list[str]
+    """Why each response was refined no further: `limit`, `not_better`, `unreadable`, ... (docs/refine.md)."""
+    iterations: list[int]
+    """Iterations begun, of each response."""
+    accepted: list[int]
+    """Rewrites that replaced the old response, of each response."""
+    responses: list[str]
+    """The responses as they are in the output, if improved; else []."""
+    tokens_before: int
+    """Words, single CJK characters and punctuation marks of all responses."""
+    tokens_after: int
+    error: str | None
+    """Why it failed: one stable word and, after a colon, the same in words."""
+
+
 Row = (
     Run
     | Task
@@ -345,6 +404,8 @@ Row = (
     | Metric
     | Score
     | Phase
+    | Remark
+    | Refined
 )
 ROW_TYPES: tuple[type[Row], ...] = (
     Run,
@@ -360,4 +421,6 @@ ROW_TYPES: tuple[type[Row], ...] = (
     Metric,
     Score,
     Phase,
+    Remark,
+    Refined,
 )

@@ -151,6 +151,21 @@ VIEWS: dict[str, str] = {
     "v_funnel": """
         -- Per run and iteration, what became of the candidates, by reason.
         SELECT run, t, adopt, reason, count(*) AS n FROM verdict GROUP BY ALL""",
+    "v_refined": """
+        -- Samples of refined data sets, each with its last attempt, and the calls, tokens and money it took in all.
+        SELECT r.*, coalesce(said.calls, 0) AS calls, coalesce(said.tokens, 0) AS tokens, coalesce(said.cost, 0) AS cost
+        FROM (SELECT * FROM refined
+              QUALIFY row_number() OVER (PARTITION BY job, sample ORDER BY attempt DESC) = 1) r
+        LEFT JOIN (SELECT job, sample, count(*) AS calls, sum(prompt_tokens + completion_tokens)::BIGINT AS tokens,
+                          sum(cost) AS cost FROM remark GROUP BY ALL) said USING (job, sample)""",
+    "v_judged": """
+        -- Judgements of the two responses side by side: which of the two scored higher, the one that was shown first?
+        SELECT job, sample, response, iteration, part,
+               CASE WHEN part = 1 THEN "old" ELSE "new" END AS first,
+               CASE WHEN part = 1 THEN "new" ELSE "old" END AS second
+        FROM (SELECT *, (scores ->> '$.old')::DOUBLE AS "old", (scores ->> '$.new')::DOUBLE AS "new"
+              FROM remark WHERE role = 'judge')
+        WHERE "old" IS NOT NULL AND "new" IS NOT NULL""",
 }
 """{name: SELECT}; a comment in each says what its rows are."""
 

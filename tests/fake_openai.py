@@ -7,6 +7,7 @@ Each request takes the next behaviour of the script, the last one again and agai
     tarpit(seconds)                            says nothing for so long
     cut()                                      closes the connection in the middle of the body
     garbage()                                  200 with a body that is no JSON
+    answer(function)                           a normal answer, which the function makes of the request
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ def reply(text: str) -> Behaviour:
     return lambda handler: _send(handler, 200, _completion({"content": text}))
 
 
+def answer(function: Callable[[Any], str]) -> Behaviour:
+    return lambda handler: _send(handler, 200, _completion({"content": function(getattr(handler, "asked"))}))  # noqa: B009
+
+
 def tool_call(name: str, arguments: str) -> Behaviour:
     function = {"name": name, "arguments": arguments}
     message = {"content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
@@ -94,8 +99,9 @@ def serve(*script: Behaviour) -> Iterator[FakeServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.asked = json.loads(body)
             with lock:
-                fake.requests.append(json.loads(body))
+                fake.requests.append(self.asked)
                 fake.times.append(time.monotonic())
                 behaviour = left.pop(0) if len(left) > 1 else left[0]
             behaviour(self)

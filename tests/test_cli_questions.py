@@ -138,12 +138,20 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "init": [],
         "seed": ["--json", "--resume", "--run", "--set", "--workspace"],
         "evolve": ["--json", "--overlap", "--resume", "--rounds", "--run", "--set", "--workspace"],
-        "train": ["--follow", "--json", "--resume", "--rounds", "--run", "--set", "--snapshot", "--workspace"],
+        "train": [
+            *["--follow", "--json", "--out", "--resume", "--rounds", "--run", "--set", "--sft", "--snapshot"],
+            "--workspace",
+        ],
         "signals": ["--json", "--run", "--set", "--workspace"],
         "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
         "validate": ["--json", "--run", "--set", "--workspace"],
         "eval": ["--json", "--limit", "--policy-version", "--run", "--set", "--suite", "--workspace"],
         "serve": ["--json", "--policy-version", "--port", "--run", "--set", "--workspace"],
+        "refine": [
+            *["--format", "--json", "--judge-model", "--model", "--out", "--provenance", "--resume", "--set"],
+            "--workspace",
+        ],
+        "refined": ["--json", "--workspace"],
         "status": ["--json", "--long", "--run", "--workspace"],
         "sql": ["--csv", "--json", "--workspace"],
         "why": ["--json", "--run", "--workspace"],
@@ -162,7 +170,7 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
     assert [line for line in listed if line.endswith("...")] == []
     names = [line.split()[0] for line in listed]
     workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "eval", "serve"]
-    assert names == [*workflow, "status", "why", "sql", "doctor", "db", "env"]
+    assert names == [*workflow, "refine", "refined", "status", "why", "sql", "doctor", "db", "env"]
 
 
 @pytest.mark.parametrize(("command", "words"), [("train", "the newest]"), ("seed", "a new run]")])

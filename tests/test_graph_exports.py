@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from store.errors import UsageError
+from tests.fake_openai import serve
+from tests.refine_server import roles
+
 ROOT = Path(__file__).parent.parent
 EXPORTS: dict[str, str] = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
 
@@ -40,6 +44,7 @@ def test_exports_have_no_checkpointer(name: str) -> None:
             "validate",
             {"abstract", "check", "attempt", "tools", "finding", "repair", "replay", "noop", "twins", "decide"},
         ),
+        ("refine", {"positions", "cross", "advise", "edit", "judge"}),
     ],
 )
 def test_the_drawing_shows_the_steps(name: str, nodes: set[str]) -> None:
@@ -73,3 +78,14 @@ def test_validate_abstracts_from_triplets_where_no_draft_is_given() -> None:
 def test_validate_without_anything_says_so() -> None:
     verdict = asyncio.run(load("validate").ainvoke({}, {"configurable": {"thread_id": "nothing"}}))["verdict"]
     assert (verdict["adopt"], verdict["reason"]) == (False, "nothing_abstracted")
+
+
+def test_refine_runs_alone_with_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    given = {"instruction": "a", "response": "b"}
+    with pytest.raises(UsageError, match="model: '' is no model that can be asked; write `litellm:NAME`"):
+        asyncio.run(load("refine").ainvoke(given, {"configurable": {}}))
+    with serve(roles()) as server:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        ended = asyncio.run(load("refine").ainvoke(given, {"configurable": {"model": "litellm:openai/studio"}}))
+    assert (ended["response"], ended["accepted"], ended["stop"]) == ("b!!!", 3, "limit")

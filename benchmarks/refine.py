@@ -1,0 +1,270 @@
+"""What `refine` holds and what it adds: calls in flight, overhead a call, memory.
+
+    python -m benchmarks.refine [--concurrency 64] [--latency 1.0] [--samples 384] [--calls 3000] [--many 20000]
+
+held      an endpoint that takes `latency` for each answer: the mean number of calls that it had in flight, from the
+          first to the last, of the `concurrency` asked for
+overhead  the same prompts to an endpoint that answers at once, through `refine` with its store, and through a bare loop
+          of ChatLiteLLM.ainvoke with as many workers; the difference in wall and in CPU time a call
+memory    resident memory while `many` samples pass, with a model in this process
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from graphs.model import Budget
+from graphs.refining import Recorder, refine_all
+from graphs.settings import ModelSettings, RefineSettings
+from graphs.sitting import Panel, Voice, voices
+from store import instructions
+from store.datafile import writing
+from store.db import Store
+from store.rows import RefineRole
+from tests.refine_server import role_answer, write_alpaca
+from tests.refine_setup import ROLES
+from tests.scripted import ScriptedChatModel, says
+
+SPEC = "litellm:openai/m"
+
+
+class Endpoint:
+    """An OpenAI-compatible server on asyncio that keeps count of the calls in flight."""
+
+    def __init__(self, latency: float) -> None:
+        self.latency = latency
+        self.flying = 0
+        self.area = 0.0
+        self.first = self.last = 0.0
+        self.calls = 0
+
+    def _step(self, by: int) -> None:
+        now = time.monotonic()
+        self.first = self.first or now
+        self.area += self.flying * (now - (self.last or now))
+        self.flying, self.last = self.flying + by, now
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = [int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+                body = await reader.readexactly(length[0]) if length else b""
+                writer.write(self._response(await self._answer(body) if body else self._stats()))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    def _stats(self) -> Any:
+        return {"calls": self.calls, "mean": self.area / max(self.last - self.first, 1e-9)}
+
+    async def _answer(self, body: bytes) -> Any:
+        self._step(1)
+        self.calls += 1
+        await asyncio.sleep(self.latency)
+        text = role_answer(json.loads(body))
+        self._step(-1)
+        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+
+    def _response(self, value: Any) -> bytes:
+        data = json.dumps(value).encode()
+        return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data)
+
+
+def _child(latency: float, port: Any) -> None:
+    async def run() -> None:
+        server = await asyncio.start_server(Endpoint(latency).serve, "127.0.0.1", 0, limit=1 << 24)
+        port.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def endpoint(latency: float) -> Any:
+    """Its URL; it is a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_child, args=(latency, theirs), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ours.recv()}"
+    finally:
+        process.kill()
+        process.join()
+
+
+def stats(url: str) -> Any:
+    from urllib.request import urlopen
+
+    with urlopen(f"{url}/stats") as answer:
+        return json.load(answer)
+
+
+@asynccontextmanager
+async def job(
+    folder: Path, source: Path, speakers: dict[RefineRole, Voice], calls: ModelSettings, mode: Any
+) -> AsyncIterator[Any]:
+    """The samples as they end, with the store and the output file of `coevolve refine`."""
+    store = Store(folder / "store")
+    record = Recorder(store.append)
+    panel = Panel(
+        job="b",
+        voices=speakers,
+        settings=RefineSettings(mode=mode, iterations=1),
+        calls=calls,
+        budget=Budget(),
+        record=record,
+    )
+    samples = instructions.samples(source, "alpaca")
+    with writing(folder / "out.jsonl", folder / "out.part", like=source) as put:
+        async with aclosing(refine_all(samples, panel, attempt=0, record=record)) as results:
+            yield results, put
+
+
+async def refined(folder: Path, source: Path, speakers: Any, calls: ModelSettings, mode: Any = "full") -> None:
+    async with job(folder, source, speakers, calls, mode) as (results, put):
+        async for sample, row in results:
+            assert row.outcome == "improved"
+            put(instructions.with_responses(sample, "alpaca", row.responses))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+
+def held(folder: Path, samples: int, concurrency: int, latency: float) -> None:
+    source = write_alpaca(folder / "held.jsonl", samples)
+    with endpoint(latency) as url:
+        calls = ModelSettings(api_base=f"{url}/v1", concurrency=concurrency)
+        speakers = voices(dict.fromkeys(ROLES, SPEC), calls, seed=0, field_of=lambda role: role)
+        clock = Clock()
+        asyncio.run(refined(folder / "held", source, speakers, calls))
+        (wall, _), seen = clock.read(), stats(url)
+    share = seen["mean"] / concurrency
+    print(f"held: {seen['mean']:.1f} of {concurrency} calls in flight ({share:.1%}, goal 90 %); ", end="")
+    print(f"{seen['calls']} calls of {latency:g} s in {wall:.1f} s")
+
+
+def overhead(folder: Path, count: int, concurrency: int) -> None:
+    per_sample = 8
+    source = write_alpaca(folder / "overhead.jsonl", count // per_sample)
+    with endpoint(0.0) as url:
+        calls = ModelSettings(api_base=f"{url}/v1", concurrency=concurrency)
+        speakers = voices(dict.fromkeys(ROLES, SPEC), calls, seed=0, field_of=lambda role: role)
+        model, kept = speakers["editor"].model, list[list[BaseMessage]]()
+        ours, theirs = [], []
+        for turn in range(3):
+            if not kept:
+                with recording(speakers, kept) as noted:
+                    asyncio.run(refined(folder / "noted", source, noted, calls))
+            theirs.append(timed(bare(model, kept, concurrency)))
+            ours.append(timed(refined(folder / f"ours{turn}", source, speakers, calls)))
+    (wall, cpu), (bare_wall, bare_cpu) = (tuple(map(min, zip(*each, strict=True))) for each in (ours, theirs))
+    calls_made = len(kept)
+    print(f"overhead of {calls_made} calls, best of 3: bare loop {1e3 * bare_wall / calls_made:.2f} ms a call ", end="")
+    print(f"({1e3 * bare_cpu / calls_made:.2f} cpu-ms), refine {1e3 * wall / calls_made:.2f} ms ", end="")
+    print(f"({1e3 * cpu / calls_made:.2f} cpu-ms): {1e3 * (wall - bare_wall) / calls_made:+.2f} ms ", end="")
+    print(f"({1e3 * (cpu - bare_cpu) / calls_made:+.2f} cpu-ms; goal 3)")
+
+
+def timed(work: Any) -> tuple[float, float]:
+    clock = Clock()
+    asyncio.run(work)
+    return clock.read()
+
+
+@contextmanager
+def recording(speakers: dict[RefineRole, Voice], kept: list[list[BaseMessage]]) -> Any:
+    """The same models, with a note of every prompt."""
+
+    def answer(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
+        kept.append(list(messages))
+        return says(role_answer({"messages": [{"content": messages[-1].content}]}))
+
+    yield {role: Voice(spec=SPEC, model=ScriptedChatModel(policy=answer)) for role in speakers}
+
+
+async def bare(model: Any, prompts: Sequence[list[BaseMessage]], workers: int) -> None:
+    left = iter(prompts)
+
+    async def work() -> None:
+        for prompt in left:
+            assert (await model.ainvoke(prompt)).text
+
+    await asyncio.gather(*(work() for _ in range(workers)))
+
+
+def memory(folder: Path, count: int, concurrency: int) -> None:
+    source = write_alpaca(folder / "many.jsonl", count)
+
+    def answer(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
+        return says(role_answer({"messages": [{"content": messages[-1].content}]}) + "x" * 500)
+
+    speakers: dict[RefineRole, Voice] = dict.fromkeys(ROLES, Voice(spec="s", model=ScriptedChatModel(policy=answer)))
+    calls, marks = ModelSettings(concurrency=concurrency), list[float]()
+
+    async def run() -> None:
+        async with job(folder / "many", source, speakers, calls, "advise") as (results, put):
+            async for sample, row in results:
+                put(instructions.with_responses(sample, "alpaca", row.responses))
+                if (sample.index + 1) % (count // 5) == 0:
+                    marks.append(resident())
+
+    clock = Clock()
+    asyncio.run(run())
+    shown = ", ".join(f"{mark:.0f}" for mark in marks)
+    size = sum(path.stat().st_size for path in (folder / "many/store/journal").iterdir()) / 2**20
+    print(f"memory at each fifth of {count} samples: {shown} MiB (journal {size:.0f} MiB, {clock.read()[0]:.0f} s)")
+    print(f"most: {most():.0f} MiB; ", end="")
+    Store(folder / "many/store").ingest()
+    print(f"with the ingest of the journal into the index at the end: {most():.0f} MiB")
+
+
+def most() -> float:
+    """MiB of this process at its largest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def resident() -> float:
+    """MiB of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--latency", type=float, default=1.0)
+    parser.add_argument("--samples", type=int, default=384)
+    parser.add_argument("--calls", type=int, default=3000)
+    parser.add_argument("--many", type=int, default=20_000)
+    options = parser.parse_args()
+    os.environ.setdefault("OPENAI_API_KEY", "none")
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        for name in ("held", "many", "noted", *(f"ours{turn}" for turn in range(3))):
+            (folder / name).mkdir()
+        memory(folder, options.many, options.concurrency)
+        overhead(folder, options.calls, options.concurrency)
+        held(folder, options.samples, options.concurrency, options.latency)
+
+
+if __name__ == "__main__":
+    main()

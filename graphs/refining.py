@@ -1,0 +1,194 @@
+"""Refines the samples of a data set: calls bounded, results in order, every remark durable before the next call.
+
+At most `concurrency` samples are at work and as many calls in flight. Finished samples wait for slower ones before
+them, at most `AHEAD` times as many: that bounds the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Protocol, cast
+
+from langchain_core.runnables import RunnableConfig
+
+from envs.errors import InfraError
+from graphs.bench import Ended, Floor, disk_refuses, in_order
+from graphs.model import BudgetSpent, in_short
+from graphs.refine import graph
+from graphs.sitting import Halted, Panel, Said, Sitting
+from graphs.state import PairJson, RefineState
+from store.errors import StoreError, UsageError
+from store.instructions import Pair, Sample
+from store.rows import Refined, Row
+
+AHEAD = 16
+
+log = logging.getLogger(__name__)
+
+_TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\w\s]")
+
+
+def count_tokens(texts: Iterable[str]) -> int:
+    """Words, single CJK characters and punctuation marks: a measure of length that no model's tokenizer decides."""
+    return sum(len(_TOKEN.findall(text)) for text in texts)
+
+
+class Past(Protocol):
+    """What is on record of a sample: its end, if it was finished, else what was said of it."""
+
+    def __call__(self, sample: int) -> tuple[Refined | None, Said]: ...
+
+
+def no_past(sample: int) -> tuple[Refined | None, Said]:
+    return None, {}
+
+
+class Recorder:
+    """Makes rows durable, those of all that wait in one write: a disk's sync takes as long for one as for fifty."""
+
+    def __init__(self, append: Callable[[Sequence[Row]], object]) -> None:
+        self._append = append
+        self._waiting: list[tuple[Row, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def __call__(self, row: Row) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((row, done))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        await done
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            error: Exception | None = None
+            try:
+                await asyncio.to_thread(self._append, [row for row, _ in batch])
+            except Exception as failure:
+                error = failure
+            for _, done in batch:
+                if done.done():  # whoever waited was cancelled
+                    continue
+                done.set_exception(error) if error else done.set_result(None)
+
+
+async def refine_all(
+    samples: Iterable[Sample], panel: Panel, *, attempt: int, record: Recorder, past: Past = no_past
+) -> AsyncGenerator[tuple[Sample, Refined]]:
+    """Each sample with what became of it, in order.
+
+    BudgetSpent, Halted: what was in flight is on record, and a later call with the `past` goes on from there.
+    InfraError when most samples fail for our own faults; UsageError, StoreError as of the model and the store.
+    """
+    room = asyncio.Semaphore(panel.calls.concurrency)
+    floor = Floor()
+
+    async def work(item: tuple[Sample, tuple[Refined | None, Said]]) -> Refined | BudgetSpent | Halted:
+        sample, (done, said) = item
+        if done:
+            return done
+        async with room:
+            try:
+                refined = await _refined(sample, panel, said, attempt)
+            except (BudgetSpent, Halted) as early:
+                return early
+            await record(refined)
+            return refined
+
+    items = ((sample, past(sample.index)) for sample in samples)
+    async with aclosing(in_order(items, work, AHEAD * panel.calls.concurrency)) as results:
+        async for (sample, _), refined in results:
+            if not isinstance(refined, Refined):
+                await panel.idle()
+                raise refined
+            floor.note(Ended(state=None, error=refined.error if _ours(refined) else None))
+            yield sample, refined
+
+
+def _ours(refined: Refined) -> bool:
+    return (refined.error or "").startswith("infra: ")
+
+
+async def _refined(sample: Sample, panel: Panel, said: Said, attempt: int) -> Refined:
+    """What becomes of the sample. A failure that is its own, or the endpoint's, is part of that."""
+    if error := unfit_sample(sample, panel.settings.max_chars):
+        return _row(sample, panel, attempt, [], error)
+    states: list[RefineState] = []
+    try:
+        for at, pair in enumerate(sample.pairs):
+            config = RunnableConfig(
+                configurable={"sitting": Sitting(panel=panel, sample=sample.index, response=at, said=said)}
+            )
+            states.append(cast(RefineState, await graph.ainvoke(_input(sample, at, pair, states, panel), config)))
+    except (BudgetSpent, Halted, UsageError, StoreError):
+        raise
+    except Exception as failure:
+        if disk_refuses(failure):
+            raise
+        words = str(failure) if isinstance(failure, InfraError) else in_short(failure)
+        log.warning("sample %d: %s", sample.index, words)
+        log.debug("traceback of sample %d", sample.index, exc_info=failure)
+        return _row(sample, panel, attempt, [], f"infra: {words}")
+    return _row(sample, panel, attempt, states, None)
+
+
+def unfit_sample(sample: Sample, max_chars: int) -> str | None:
+    """Why there is nothing to refine, or too much; None if there is something."""
+    for at, pair in enumerate(sample.pairs, 1):
+        for field, text in (("instruction", pair.instruction), ("response", pair.response)):
+            if not text.strip():
+                return f"empty: {field} {at} of the sample is empty"
+        size = len(sample.system) + _size(pair)
+        if size > max_chars:
+            return f"too_long: turn {at} has {size} characters, refine.max_chars = {max_chars}"
+    return None
+
+
+def _size(pair: Pair) -> int:
+    return len(pair.instruction) + len(pair.input) + len(pair.response)
+
+
+def _input(sample: Sample, at: int, pair: Pair, states: Sequence[RefineState], panel: Panel) -> RefineState:
+    before = [
+        Pair(instruction=old.instruction, input=old.input, response=state.get("response", ""))
+        for old, state in zip(sample.pairs, states, strict=False)
+    ]
+    history: list[PairJson] = []
+    left = panel.settings.max_chars - len(sample.system) - _size(pair)
+    for old in reversed(before[len(before) - min(len(before), panel.settings.window) :]):
+        left -= _size(old)
+        if left < 0:
+            break
+        history.insert(0, PairJson(instruction=old.instruction, input=old.input, response=old.response))
+    return RefineState(
+        system=sample.system,
+        history=history,
+        instruction=pair.instruction,
+        input=pair.input,
+        response=pair.response,
+        iteration=1,
+    )
+
+
+def _row(sample: Sample, panel: Panel, attempt: int, states: Sequence[RefineState], error: str | None) -> Refined:
+    accepted = [state.get("accepted", 0) for state in states]
+    before = [pair.response for pair in sample.pairs]
+    after = [state.get("response", "") for state in states] if any(accepted) else []
+    return Refined(
+        job=panel.job,
+        sample=sample.index,
+        attempt=attempt,
+        name=sample.name,
+        outcome="failed" if error else "improved" if after else "kept",
+        stops=[state.get("stop") or "" for state in states],
+        iterations=[state.get("iteration", 1) for state in states],
+        accepted=accepted,
+        responses=after,
+        tokens_before=count_tokens(before),
+        tokens_after=count_tokens(after or before),
+        error=error,
+    )
