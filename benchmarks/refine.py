@@ -3,7 +3,7 @@
     python -m benchmarks.refine [--concurrency 64] [--latency 1.0] [--samples 384] [--calls 3000] [--many 20000]
 
 held      an endpoint that takes `latency` for each answer: the mean number of calls that it had in flight, from the
-          first to the last, of the `concurrency` asked for
+          first to the last, of the `concurrency` asked for; by a bare loop of ChatLiteLLM.ainvoke, and by `refine`
 overhead  the same prompts to an endpoint that answers at once, through `refine` with its store, and through a bare loop
           of ChatLiteLLM.ainvoke with as many workers; the difference in wall and in CPU time a call
 memory    resident memory while `many` samples pass, with a model in this process
@@ -152,54 +152,69 @@ class Clock:
 
 def held(folder: Path, samples: int, concurrency: int, latency: float) -> None:
     source = write_alpaca(folder / "held.jsonl", samples)
-    with endpoint(latency) as url:
-        calls = ModelSettings(api_base=f"{url}/v1", concurrency=concurrency)
-        speakers = voices(dict.fromkeys(ROLES, SPEC), calls, seed=0, field_of=lambda role: role)
-        clock = Clock()
-        asyncio.run(refined(folder / "held", source, speakers, calls))
-        (wall, _), seen = clock.read(), stats(url)
-    share = seen["mean"] / concurrency
-    print(f"held: {seen['mean']:.1f} of {concurrency} calls in flight ({share:.1%}, goal 90 %); ", end="")
-    print(f"{seen['calls']} calls of {latency:g} s in {wall:.1f} s")
+    calls = ModelSettings(concurrency=concurrency)
+    prompts = prompts_of(folder / "held", source, calls)
+
+    def theirs(speakers: Any, calls: ModelSettings) -> Any:
+        return bare(speakers["editor"].model, prompts, concurrency)
+
+    def ours(speakers: Any, calls: ModelSettings) -> Any:
+        return refined(folder / "held", source, speakers, calls)
+
+    shares = []
+    for name, work in (("bare loop", theirs), ("refine", ours)):
+        with endpoint(latency) as url:
+            there = calls.model_copy(update={"api_base": f"{url}/v1"})
+            clock = Clock()
+            asyncio.run(work(speaking(there), there))
+            (wall, _), seen = clock.read(), stats(url)
+        shares.append(seen["mean"] / concurrency)
+        print(f"held by {name}: {seen['mean']:.1f} of {concurrency} calls in flight ({shares[-1]:.1%}); ", end="")
+        print(f"{seen['calls']} calls of {latency:g} s in {wall:.1f} s")
+    print(f"refine / bare loop: {shares[1] / shares[0]:.2f} (goal: 90 % held)")
 
 
 def overhead(folder: Path, count: int, concurrency: int) -> None:
     per_sample = 8
     source = write_alpaca(folder / "overhead.jsonl", count // per_sample)
+    calls = ModelSettings(concurrency=concurrency)
+    prompts = prompts_of(folder / "noted", source, calls)
+    ours, theirs = [], []
     with endpoint(0.0) as url:
-        calls = ModelSettings(api_base=f"{url}/v1", concurrency=concurrency)
-        speakers = voices(dict.fromkeys(ROLES, SPEC), calls, seed=0, field_of=lambda role: role)
-        model, kept = speakers["editor"].model, list[list[BaseMessage]]()
-        ours, theirs = [], []
+        there = calls.model_copy(update={"api_base": f"{url}/v1"})
+        speakers = speaking(there)
         for turn in range(3):
-            if not kept:
-                with recording(speakers, kept) as noted:
-                    asyncio.run(refined(folder / "noted", source, noted, calls))
-            theirs.append(timed(bare(model, kept, concurrency)))
-            ours.append(timed(refined(folder / f"ours{turn}", source, speakers, calls)))
+            theirs.append(timed(bare(speakers["editor"].model, prompts, concurrency)))
+            ours.append(timed(refined(folder / f"ours{turn}", source, speakers, there)))
     (wall, cpu), (bare_wall, bare_cpu) = (tuple(map(min, zip(*each, strict=True))) for each in (ours, theirs))
-    calls_made = len(kept)
-    print(f"overhead of {calls_made} calls, best of 3: bare loop {1e3 * bare_wall / calls_made:.2f} ms a call ", end="")
-    print(f"({1e3 * bare_cpu / calls_made:.2f} cpu-ms), refine {1e3 * wall / calls_made:.2f} ms ", end="")
-    print(f"({1e3 * cpu / calls_made:.2f} cpu-ms): {1e3 * (wall - bare_wall) / calls_made:+.2f} ms ", end="")
-    print(f"({1e3 * (cpu - bare_cpu) / calls_made:+.2f} cpu-ms; goal 3)")
+    made = len(prompts)
+    print(f"overhead of {made} calls, best of 3: bare loop {1e3 * bare_wall / made:.2f} ms a call ", end="")
+    print(f"({1e3 * bare_cpu / made:.2f} cpu-ms), refine {1e3 * wall / made:.2f} ms ", end="")
+    print(f"({1e3 * cpu / made:.2f} cpu-ms): {1e3 * (wall - bare_wall) / made:+.2f} ms ", end="")
+    print(f"({1e3 * (cpu - bare_cpu) / made:+.2f} cpu-ms; goal 3)")
+
+
+def speaking(calls: ModelSettings) -> dict[RefineRole, Voice]:
+    return voices(dict.fromkeys(ROLES, SPEC), calls, seed=0, field_of=lambda role: role)
+
+
+def prompts_of(folder: Path, source: Path, calls: ModelSettings) -> list[list[BaseMessage]]:
+    """All prompts of the job, from a run with a model of this process."""
+    kept: list[list[BaseMessage]] = []
+
+    def answer(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
+        kept.append(list(messages))
+        return says(role_answer({"messages": [{"content": messages[-1].content}]}))
+
+    voice = Voice(spec=SPEC, model=ScriptedChatModel(policy=answer))
+    asyncio.run(refined(folder, source, dict.fromkeys(ROLES, voice), calls))
+    return kept
 
 
 def timed(work: Any) -> tuple[float, float]:
     clock = Clock()
     asyncio.run(work)
     return clock.read()
-
-
-@contextmanager
-def recording(speakers: dict[RefineRole, Voice], kept: list[list[BaseMessage]]) -> Any:
-    """The same models, with a note of every prompt."""
-
-    def answer(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
-        kept.append(list(messages))
-        return says(role_answer({"messages": [{"content": messages[-1].content}]}))
-
-    yield {role: Voice(spec=SPEC, model=ScriptedChatModel(policy=answer)) for role in speakers}
 
 
 async def bare(model: Any, prompts: Sequence[list[BaseMessage]], workers: int) -> None:

@@ -1,7 +1,8 @@
 """Refines the samples of a data set: calls bounded, results in order, every remark durable before the next call.
 
-At most `concurrency` samples are at work and as many calls in flight. Finished samples wait for slower ones before
-them, at most `AHEAD` times as many: that bounds the memory.
+At most `concurrency` calls are in flight, until their answers are durable, and twice as many samples at work, so that
+there is always one with a call to make. Finished samples wait for slower ones before them, at most `AHEAD` times as
+many: that bounds the memory.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ async def refine_all(
     BudgetSpent, Halted: what was in flight is on record, and a later call with the `past` goes on from there.
     InfraError when most samples fail for our own faults; UsageError, StoreError as of the model and the store.
     """
-    room = asyncio.Semaphore(panel.calls.concurrency)
+    room = asyncio.Semaphore(2 * panel.calls.concurrency)
     floor = Floor()
 
     async def work(item: tuple[Sample, tuple[Refined | None, Said]]) -> Refined | BudgetSpent | Halted:
