@@ -14,7 +14,7 @@ demo: $(READY)  ## the loop on text-to-SQL with a real small model: five rounds,
 
 test: $(READY)  ## the whole test suite, slow tests included
 	@echo "== running the tests (about 20 minutes on 2 cores; add ARGS='-m \"not slow\"' for the fast ones)"
-	@$(BIN)/python -m pytest $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(READY)  ## ruff, mypy strict, pyright, import layers
 	@echo "== ruff";    $(BIN)/ruff check . && $(BIN)/ruff format --check .
