@@ -95,9 +95,10 @@ class Memory:
         mask = front.mask[index]
         mask = mask * (mask.cumsum(1) <= lengths[:, None])
         width = int(mask.any(0).nonzero().max()) + 1
+        read: Sequence[Any] = front.cache.layers  # of a model that `shares`: all have keys and values
         layers = [
             (layer.keys[:, :, :width].index_select(0, index), layer.values[:, :, :width].index_select(0, index))
-            for layer in front.cache.layers
+            for layer in read
         ]
         shelf = Shelf(layers, mask[:, :width])
         self._shelves[shelf] = list(sequences)
