@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import pad
@@ -95,10 +95,10 @@ class Memory:
         mask = front.mask[index]
         mask = mask * (mask.cumsum(1) <= lengths[:, None])
         width = int(mask.any(0).nonzero().max()) + 1
-        read: Sequence[Any] = front.cache.layers  # of a model that `shares`: all have keys and values
+        layers_read = cast(list[Any], front.cache.layers)  # of a model that `shares`: all have keys and values
         layers = [
             (layer.keys[:, :, :width].index_select(0, index), layer.values[:, :, :width].index_select(0, index))
-            for layer in read
+            for layer in layers_read
         ]
         shelf = Shelf(layers, mask[:, :width])
         self._shelves[shelf] = list(sequences)

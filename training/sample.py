@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from training.cache import Front, Ids, Memory, read
 
@@ -179,8 +180,7 @@ def common_prefix(one: Ids, other: Ids) -> Ids:
 
 def shares(model: Any) -> bool:
     """Whether the model attends by mask and position alone, so that pads between tokens are harmless."""
-    layers = DynamicCache(config=model.config).layers
-    return all(not getattr(layer, "is_sliding", False) for layer in layers)
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
 def padded(rows: Sequence[Ids], model: Any) -> tuple[torch.Tensor, torch.Tensor]:
