@@ -15,7 +15,8 @@ from store.rows import Candidate, Exploration, Row, Signal, Step, Task, Trajecto
 from tests.small_explorer import small_explorers
 from training.smollm2 import smollm2
 
-REASONS = {"valid", "parse_error", "execution_error", "empty_result", "same_result", "order_dependent", "unclear"}
+REASONS = {"valid", "unclear", "bad_question"}
+REASONS |= {"parse_error", "execution_error", "empty_result", "same_result", "order_dependent"}
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from tests.rollouts import start as play
 from tests.test_vllm_engine import ENGINE, FLOAT, REQUESTS, changed, difference, guard, kill_the_engine, sample
 from tests.tiny_model import write_random_model
 from training import serve
-from training.guard import members
+from training.guard import await_that, members
 from training.model import load_model
 from training.serve import Server
 from training.vllm import VLLMPolicy
@@ -84,7 +84,7 @@ def test_a_server_killed_among_rollouts_loses_none_and_changes_none(engine: VLLM
         assert scored(played) == scored(whole)
         if kill is kill_the_engine:
             assert any(row.outcome == "infra" for row, _ in played), "those that had not ended yet were tried again"
-        assert members(group) == [], "nothing of the killed server is left"
+        assert await_that(partial(lambda of: not members(of), group), 60), "nothing of the killed server is left"
 
 
 def test_two_runs_have_a_server_each_though_one_port_was_meant_for_both(
