@@ -25,13 +25,7 @@ def instruct_command(
     """Fine-tune and write; what it took, and the same for a person."""
     if not sft or not out:
         raise UsageError("--sft FILE and --out DIR go together: conversations in, a model folder out")
-    for name, default in (
-        ("run_id", None),
-        ("snapshot", "latest"),
-        ("resume", False),
-        ("follow", False),
-        ("rounds", None),
-    ):
+    for name, default in OF_A_RUN.items():
         if others[name] != default:
             raise UsageError(f"--{name.removesuffix('_id')}: --sft trains beside the runs; leave it out")
     settings = load_settings(Workspace.find(workspace).config, overrides)
