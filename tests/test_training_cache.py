@@ -79,3 +79,14 @@ def test_the_longest_beginning_is_found_and_never_the_whole(model: Any) -> None:
         assert memory.find((*prompt, *two.ids[:-1], 9)) == (*prompt, *two.ids[:-1])
         assert memory.find(prompt) == (*start, *one.ids[:-1])
         assert memory.find(start) is None
+
+
+def test_new_prompts_do_not_push_out_what_their_own_batch_goes_on_from(model: Any) -> None:
+    memory = Memory(limit=90_000)
+    first = generate(model, draws(PROMPTS), STOPS, memory)
+    following = [(*prompt, *one.ids, *says) for prompt, one, says in zip(PROMPTS, first, SAYS, strict=True)]
+    assert memory.find(following[0]), "the first turn has 86 kB"
+    mixed = [*((*prompt, 50) for prompt in PROMPTS), *following]
+    assert [one.ids for one in generate(model, draws(mixed), STOPS, memory)] == [
+        one.ids for one in generate(model, draws(mixed), STOPS)
+    ]

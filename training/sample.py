@@ -60,7 +60,8 @@ def generate(model: Any, draws: Sequence[Draw], stops: frozenset[int], memory: M
     """
     known = {at: memory.find(draw.prompt) if memory else None for at, draw in enumerate(draws)}
     results: dict[int, Drawn] = {}
-    for part in ([at for at in known if not known[at]], [at for at in known if known[at]]):
+    # What is remembered comes first: the others may push it out.
+    for part in ([at for at in known if known[at]], [at for at in known if not known[at]]):
         if part:
             prompts = [draws[at].prompt for at in part]
             begun = {draws[at].prompt: found for at in part if (found := known[at])}
