@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from envs.errors import InfraError
+from envs.protocols import Completion, Request
 from envs.rollout import Played
 from store.errors import UsageError
 from tests.fake_vllm import fake_vllm
@@ -31,6 +32,7 @@ from training.vllm import VLLMPolicy
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")]
 PATIENT = ENGINE.model_copy(update={"request_s": 140.0})  # for a machine that is busy with other things
 WORDS = ("one", "two", "three", "four")
+ROLLOUTS = 8
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +51,29 @@ def engine(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[V
     policy.close()
 
 
+class Interrupted:
+    """The policy, but for `then`, which is called as the first request of a second turn is on its way."""
+
+    def __init__(self, policy: VLLMPolicy, then: Callable[[], None]) -> None:
+        self._policy, self._then, self._asked = policy, then, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        first, self._asked = self._asked, self._asked + len(requests)
+        if first <= ROLLOUTS < self._asked:
+            self._then()
+        return await self._policy.sample(requests)
+
+
 def rollouts(policy: VLLMPolicy, then: Callable[[], None] = lambda: None) -> list[Played]:
     """Two of each of four tasks, of two turns; `then` is called while they are under way."""
     env = ScoredEnv(words=WORDS)
     todo = jobs(env, *WORDS, k=2)
-
-    async def scenario() -> list[Played]:
-        running = asyncio.create_task(play(env, todo, policy, max_tokens=150, max_attempts=2, deadline_s=300))
-        await asyncio.sleep(0.5)
-        then()
-        return await running
-
-    return asyncio.run(scenario())
+    assert len(todo) == ROLLOUTS
+    interrupted: Any = Interrupted(policy, then)
+    return asyncio.run(play(env, todo, interrupted, max_tokens=150, max_attempts=2, deadline_s=300))
 
 
 def scored(played: list[Played]) -> dict[tuple[str | None, int], Any]:
