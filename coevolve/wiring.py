@@ -45,7 +45,7 @@ def check(settings: Settings, *, trained: bool) -> None:
 
 
 def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
-    """Policy `version` of the run: the base model with that checkpoint's adapter. UsageError if it does not exist."""
+    """Policy `version` of the run: the base model with what was trained on it. UsageError if it does not exist."""
     if settings.policy.startswith("litellm:"):
         from coevolve.chat_policy import ChatPolicy
 
@@ -53,7 +53,7 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     if settings.policy.startswith("vllm:"):
         return _served(settings, run, version)
     require_training()
-    from training.checkpoint import adapters, load
+    from training.checkpoint import layers, load
     from training.policy import HFPolicy
 
     if load(run.checkpoints, version) is None:
@@ -61,7 +61,7 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     return HFPolicy(
         model_folder(settings),
         spec=settings.policy,
-        adapters=adapters(run.checkpoints, version),
+        layers=layers(run.checkpoints, version),
         version=version,
         settings=settings.train.model,
         tools=settings.train.collect.tools,
