@@ -129,6 +129,10 @@ class Bfcl:
             "calls:" + content_id(place, [call for turn in task.reference for call in turn]),
         ]
 
+    def parts(self, task: Task) -> list[str]:
+        """The services that are involved."""
+        return self.catalog.entry(task.world).classes
+
     def answers(self, task: Task) -> list[str]:
         """One key of what the turns reach together: a task and its turns split otherwise have the same last state."""
         return ["answer:" + content_id(self.catalog.entry(task.world).place, task.expected["turns"][-1])]

@@ -76,7 +76,8 @@ class BfclSession:
             return Outcome(kind="invalid", detail="the reference no longer reaches what was recorded")
         strict = self._task.expected["grading"] == "strict"
         score = float(found["strict" if strict else "official"] and not self._over)
-        return Outcome(kind="scored", score=score, detail=self._detail(found))
+        marks = {name: float(found[name] and not self._over) for name in ("official", "strict")}
+        return Outcome(kind="scored", score=score, detail=self._detail(found), marks=marks)
 
     async def close(self) -> None:
         await self._remote.close()
