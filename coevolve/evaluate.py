@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coevolve import wiring
 from coevolve.loop import Loop, stoppable
@@ -44,8 +45,14 @@ def _table(columns: list[str], rows: Sequence[Score]) -> Table:
     rows = sorted(
         rows, key=lambda row: (row.suite, row.metric != "accuracy", row.metric, row.slice != "all", row.slice)
     )
+
+    def order(row: Score) -> tuple[Any, ...]:
+        return row.suite, row.metric != "accuracy", row.metric, row.slice != "all", row.slice
+
     fields = ["t" if name == "policy_version" else name for name in columns]
-    return Table(columns=columns, rows=[tuple(getattr(row, name) for name in fields) for row in rows])
+    return Table(
+        columns=columns, rows=[tuple(getattr(row, name) for name in fields) for row in sorted(rows, key=order)]
+    )
 
 
 def chosen(loop: Loop, names: Sequence[str]) -> list[Part]:
