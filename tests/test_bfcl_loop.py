@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from envs.bfcl.env import Bfcl
 from store.db import Store
 from store.rows import Exploration, Task, Verdict
@@ -17,7 +15,7 @@ from tests.cli import coevolve
 def test_d0_is_validated_tasks_of_unguided_exploration(bfcl: Bfcl, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("")
     done = coevolve(
-        *["seed", "--workspace", str(tmp_path), "--env", "bfcl", "--set", "policy=litellm:openai/none"],
+        *["seed", "--workspace", str(tmp_path), "--env", "bfcl", "--set", "policy=vllm:http://127.0.0.1:1"],
         *["--set", "seed_set.unguided=12", "--json"],
     )
     assert done.code == 0, done.err
@@ -29,8 +27,3 @@ def test_d0_is_validated_tasks_of_unguided_exploration(bfcl: Bfcl, tmp_path: Pat
     _, tasks = load(tmp_path / "runs/r001/snapshots", "latest")
     assert {task.world for task in tasks} <= {world.id for world in bfcl.worlds("train")}
     assert {task.split for task in store.rows(Task)} == {"train"}
-
-
-@pytest.fixture(autouse=True)
-def _key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
