@@ -49,7 +49,7 @@ class Prototype:
         child = Path(__file__).with_name("bfcl_child.py")
         command = [VENV.python, "-P", "-s", child, host, host.parent / "bfcl" / "worker"]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRON, text=True, bufsize=1
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRON, text=True, bufsize=1
         )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
@@ -160,12 +160,9 @@ def tasks(wanted: int) -> None:
         seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
         work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         reasons = Counter(row.reason for row in Store(Path(folder) / "store").rows(Verdict))
-    decided = sum(reasons.values())
-    print(
-        f"{reasons['valid']} tasks of {decided} candidates ({reasons['valid'] / decided:.0%}) in {seconds:.0f} s",
-        end="",
-    )
-    print(f", {work:.0f} s of CPU; goal: 1000 in 120 s. Rejected: {dict(reasons - Counter(valid=decided))}")
+    decided, valid = sum(reasons.values()), reasons.pop("valid")
+    print(f"{valid} tasks of {decided} candidates ({valid / decided:.0%}) in {seconds:.0f} s, {work:.0f} s of CPU")
+    print(f"goal: 1000 in 120 s; rejected: {dict(reasons)}")
 
 
 def main() -> None:

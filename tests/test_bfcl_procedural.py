@@ -110,7 +110,7 @@ def test_it_reaches_most_functions(stratified: Bfcl, views: list[Json]) -> None:
     assert sum(worked) > 0.6 * len(worked)
 
 
-SIGNAL = {
+SIGNAL: Json = {
     "kind": "boundary",
     "pattern": None,
     "stats": {},
@@ -149,14 +149,14 @@ def test_a_guided_exploration_does_the_failed_tasks_calls_with_other_values(bfcl
 
 
 def test_a_rare_pattern_is_called(bfcl: Bfcl) -> None:
-    signal = {"kind": "rare", "pattern": ["touch", "reply", "wc"], "stats": {}, "evidence": SIGNAL["evidence"]}
+    signal = {**SIGNAL, "kind": "rare", "pattern": ["touch", "reply", "wc"]}
     view = run(explored(bfcl, "multi_turn_base_1", 1, signal))
     assert [entry["name"] for entry in view["log"]][:2] == ["touch", "wc"]
 
 
 def test_an_idle_call_is_left_out(bfcl: Bfcl) -> None:
     view = run(explored(bfcl, "multi_turn_base_1", 0))
-    calls = [{"name": "ls", "args": {}}, {"name": "pwd", "args": {}}]
+    calls: list[Json] = [{"name": "ls", "args": {}}, {"name": "pwd", "args": {}}]
     draft = {"user_turns": ["List.", "List. Where?"], "reference": [calls[:1], calls]}
     mended = EXPLORER.repair(view, draft, "idle_call: turn 1 passes without its call 0", random.Random(0))
     assert mended is not None
@@ -165,7 +165,7 @@ def test_an_idle_call_is_left_out(bfcl: Bfcl) -> None:
 
 
 def test_a_draft_is_tried_call_by_call(bfcl: Bfcl) -> None:
-    draft = {"user_turns": ["a", "b"], "reference": [[{"name": "ls", "args": {}}], [{"name": "pwd", "args": {}}]]}
+    draft: Json = {"user_turns": ["a", "b"], "reference": [[{"name": "ls", "args": {}}], [{"name": "pwd", "args": {}}]]}
     view = {"world": "", "tools": [], "draft": draft, "log": [], "steps_left": 3}
     assert EXPLORER.next_call(view, random.Random(0)) == draft["reference"][0][0]
     assert EXPLORER.next_call({**view, "log": [{}]}, random.Random(0)) == draft["reference"][1][0]

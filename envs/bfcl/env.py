@@ -66,7 +66,8 @@ class Bfcl:
                 json.dumps(state, ensure_ascii=False),
                 "A user speaks in one or more turns; each turn is answered by calls of the functions, and the calls of "
                 "all turns work on one state. A reference is a list with one list of calls for each turn: "
-                '[[{"name": "function", "args": {"parameter": "value"}}]].',
+                '[[{"name": "function", "args": {"parameter": "value"}}]]. It has no call but those that a turn asks '
+                "for and those whose answer a later argument needs. Users write numbers in digits, names as they are.",
             ]
         )
 
