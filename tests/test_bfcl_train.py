@@ -23,11 +23,11 @@ from training.groups import Ledger
 from training.smollm2 import resolve
 from training.train import TrainJob, train
 
-TASKS = 12
+TASKS = 8
 SETTINGS = TrainSettings(
     model=ModelSettings(threads=1, batch=16),
-    collect=CollectSettings(rollouts=4, max_tokens=48, tools=True),
-    sft=SftSettings(warm_epochs=4, batch=4, lr=1e-3),
+    collect=CollectSettings(rollouts=4, max_tokens=40, tools=True),
+    sft=SftSettings(warm_epochs=3, batch=4, lr=1e-3),
     grpo=GrpoSettings(groups=1, lr=1e-4, beta=0),
 )
 
