@@ -152,6 +152,8 @@ def test_a_rare_pattern_is_called(bfcl: Bfcl) -> None:
     signal = {**SIGNAL, "kind": "rare", "pattern": ["touch", "reply", "wc"]}
     view = run(explored(bfcl, "multi_turn_base_1", 1, signal))
     assert [entry["name"] for entry in view["log"]][:2] == ["touch", "wc"]
+    spoken = EXPLORER.reflect({**view, "signal": {**signal, "pattern": ["reply", "reply"]}}, random.Random(0))
+    assert spoken["where"] == "mkdir, ls, cd", "what the task is about, where the pattern has no function"
 
 
 def test_an_idle_call_is_left_out(bfcl: Bfcl) -> None:

@@ -85,13 +85,14 @@ EXPLORER = ProceduralExplorer()
 
 
 def _plan(signal: Json, scene: Scene) -> list[list[str]]:
-    """Functions by turn that a guided exploration goes through: the rare pattern, or those of the failed task."""
-    if signal.get("pattern"):
-        turns = [[str(name) for name in signal["pattern"]]]
-    else:
-        shape = next((one["structure"] for one in signal.get("evidence") or [] if one.get("structure")), "")
-        turns = [turn.split() for turn in shape.split(" | ")]
-    return [known for turn in turns if (known := [name for name in turn if name in scene.functions])]
+    """Functions by turn that a guided exploration goes through: the rare pattern, or those of the failed task (also
+    where the pattern has no function in it)."""
+    shapes = [str(one["structure"]) for one in signal.get("evidence") or [] if one.get("structure")]
+    for shape in (" ".join(signal.get("pattern") or []), *shapes[:1]):
+        turns = [[name for name in turn.split() if name in scene.functions] for turn in shape.split(" | ")]
+        if any(turns):
+            return [turn for turn in turns if turn]
+    return []
 
 
 def _failure(signal: Json) -> str:
