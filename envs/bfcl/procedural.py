@@ -226,9 +226,11 @@ def _closed(calls: Sequence[Call], scene: Scene) -> list[Call]:
 
 def _rests(call: Call, before: Call, scene: Scene) -> bool:
     one, other = scene.functions[call.name], scene.functions[before.name]
+    if other.logs_in and "false" in before.observation.lower():
+        return False
     if not other.reads:
         return one.service == other.service
-    values = [value for value in call.args.values() if source_of(value, before.observation)]
+    values = [value for name, value in call.args.items() if source_of(name, value, before.observation)]
     return any(str(value) not in scene.given for value in values)
 
 
@@ -246,7 +248,7 @@ def _told_before(calls: list[Call], made: list[Json]) -> dict[tuple[str, str], s
     for at, call in enumerate(calls):
         for name, value in call.args.items():
             for before in reversed(calls[:at]):
-                if source := source_of(value, before.observation):
+                if source := source_of(name, value, before.observation):
                     known[key(made[at]), name] = source
                     break
                 if before.name == call.name:

@@ -8,22 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from envs.bfcl.procedural_files import Files
-from envs.bfcl.procedural_scene import Function, Scene, is_number, stems
+from envs.bfcl.procedural_scene import Function, Scene, is_number, words_of
 from store.rows import Json
 
 OPTIONAL = 0.3
 """Share of optional parameters that are given."""
-SAME = {
-    "symbol": "stock",
-    "receiver": "user",
-    "contact": "user",
-    "from": "airport",
-    "to": "airport",
-    "citya": "zipcode",
-    "cityb": "zipcode",
-    "location": "city",
-}
-"""Words of parameters for which what is shown has another one."""
 EXACT = frozenset(
     ["airport", "card", "client", "code", "date", "expiration", "id", "secret", "stock", "symbol", "token", "zipcode"]
 )
@@ -31,6 +20,7 @@ EXACT = frozenset(
 WRITTEN = frozenset(["comment", "content", "description", "message", "resolution", "title"])
 """Words of parameters that take a text."""
 _OPTIONS = re.compile(r"(?:\[Enum\]:?|[Oo]ptions (?:are|here):?|options:)\s*(.+)$")
+_EITHER = re.compile(r"\((\w+)/(\w+)\)")
 _RANGE = re.compile(r"(?:from|between) (\d+)(?: \([^)]*\))? (?:to|and) (\d+)")
 _QUOTED = re.compile(r"'([^']{1,30})'")
 
@@ -91,6 +81,8 @@ def _options(schema: Json) -> list[str]:
         return [str(word) for word in schema["enum"]]
     text = str(schema.get("description", ""))
     found = _OPTIONS.search(text)
+    if found is None and (either := _EITHER.search(text)):
+        return list(either.groups())
     if found is None:
         return _QUOTED.findall(text) if "e.g." in text or "Mode" in text else []
     return [word for part in found[1].split(",") if (word := part.strip(" []\"'.")) and len(word) <= 40]
@@ -105,7 +97,7 @@ def _number(name: str, schema: Json, scene: Scene, rng: random.Random) -> Any:
     known = [value for value in _matching(name, scene) if _as_number(value, whole) is not None]
     if known:
         return _as_number(_late(known, rng), whole)
-    if EXACT & _words(name):
+    if EXACT & words_of(name):
         return None
     return _pick(scene.small if whole else scene.numbers, rng)
 
@@ -119,7 +111,7 @@ def _as_number(value: Any, whole: bool) -> Any:
 
 
 def _string(name: str, schema: Json, scene: Scene, rng: random.Random) -> Any:
-    words = _words(name)
+    words = words_of(name)
     if WRITTEN & words:
         return _pick(scene.texts, rng) or _pick(scene.words, rng)
     known = [value for value in _matching(name, scene) if isinstance(value, str) and 0 < len(value) <= 60]
@@ -130,15 +122,11 @@ def _string(name: str, schema: Json, scene: Scene, rng: random.Random) -> Any:
 
 def _matching(name: str, scene: Scene) -> list[Any]:
     """Facts whose keys share the most words with the parameter, at least one that is not only `id` or `name`."""
-    words = _words(name)
+    words = words_of(name)
     telling = words - {"id", "name"} or words
     scored = [(len(words & fact.keys), fact.value) for fact in scene.facts if telling & fact.keys]
     best = max((score for score, _ in scored), default=0)
     return list(dict.fromkeys(value for score, value in scored if score == best))
-
-
-def _words(name: str) -> frozenset[str]:
-    return frozenset(SAME.get(word, word) for word in (stems(name) if name not in SAME else {name.lower()}))
 
 
 def _late(values: Sequence[Any], rng: random.Random) -> Any:

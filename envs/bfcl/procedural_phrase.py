@@ -7,10 +7,12 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envs.bfcl.procedural_scene import WORD, Function, Scene, parsed
+from envs.bfcl.procedural_scene import WORD, Function, Scene, parsed, stems, words_of
 from store.rows import Json
 
 OPENINGS = ("Please {}.", "Could you {}?", "I need you to {}.", "{}.", "Now {}.", "I'd like you to {}.")
+RESULT = "result"
+"""What every calculation calls what it gives."""
 NEXT = ("Then {}.", "After that, {}.", "Next, {}.", "Also {}.")
 
 
@@ -57,10 +59,12 @@ def _said(value: Any) -> str:
     return json.dumps(value)
 
 
-def source_of(value: Any, observation: str) -> str | None:
-    """What an observation calls the value, if it tells it under a name of its own and nothing else alike."""
+def source_of(name: str, value: Any, observation: str) -> str | None:
+    """What an observation calls the value of a parameter: by a name of its own, which is akin to the parameter's."""
     found = parsed(observation)
     if not isinstance(found, dict) or isinstance(value, bool):
         return None
-    names = [name for name, inner in found.items() if type(inner) is type(value) and inner == value]
-    return " ".join(word.lower() for word in WORD.findall(names[0])) if len(names) == 1 else None
+    names = [key for key, inner in found.items() if type(inner) is type(value) and inner == value]
+    if len(names) != 1 or not (names[0] == RESULT or words_of(name) & stems(names[0])):
+        return None
+    return " ".join(word.lower() for word in WORD.findall(names[0]))

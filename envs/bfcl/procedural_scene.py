@@ -24,6 +24,17 @@ READS = {
     "get", "list", "multiply", "raise", "retrieve", "return", "round", "search", "show", "sort", "subtract", "view",
 }  # fmt: skip
 """Verbs of functions that change nothing. `add` as in numbers: others of that verb have their object after it."""
+SAME = {
+    "symbol": "stock",
+    "receiver": "user",
+    "contact": "user",
+    "from": "airport",
+    "to": "airport",
+    "citya": "zipcode",
+    "cityb": "zipcode",
+    "location": "city",
+}
+"""Words of parameters for which what is shown has another one."""
 TEXT_CHARS = 80
 """Of a text that is written somewhere."""
 
@@ -165,6 +176,12 @@ def parsed(text: str) -> Json:
 def stems(name: str) -> frozenset[str]:
     """`stocks` and `stockList` share one."""
     return frozenset(word.lower().removesuffix("s") for word in WORD.findall(name))
+
+
+def words_of(parameter: str) -> frozenset[str]:
+    """The stems of a parameter's name, as they are called where its values are shown."""
+    own = {parameter.lower()} if parameter.lower() in SAME else stems(parameter)
+    return frozenset(SAME.get(word, word) for word in own)
 
 
 def is_number(value: Any) -> bool:
