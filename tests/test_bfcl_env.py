@@ -88,6 +88,8 @@ def test_a_draft_becomes_a_task_that_replays(bfcl: Bfcl) -> None:
     assert first == second
     assert first.success
     assert run(bfcl.noop(task)).score == 0.0
+    ids = [call["id"] for said in bfcl.solution(task) for call in said.get("tool_calls", ())]
+    assert len(ids) == len(set(ids)) == 3
 
 
 def test_a_small_task_offers_few_functions(bfcl: Bfcl) -> None:
