@@ -14,7 +14,7 @@ from tests.cli import Ran, coevolve
 
 
 def evaluate(work: Path, *more: str) -> Ran:
-    short = ["--set", "train.collect.max_tokens=16", "--json"]
+    short = ["--set", "train.collect.max_tokens=16", "--set", "train.collect.deadline_s=1500", "--json"]
     arguments = ["--env", "bfcl", "--split", "multi_turn_base", "--policy", "smollm2", "--limit", "5"]
     return coevolve("eval", "--workspace", str(work), *arguments, *short, *more)
 
