@@ -1,18 +1,27 @@
-"""BFCL: steps/s of a session in a worker against a bare loop over pipes; rollouts side by side; memory over episodes.
+"""BFCL: steps/s of a session in a worker against the prototype's worker; rollouts side by side; memory over episodes;
+tasks of the procedural explorer.
 
-    bare     the least that any worker needs: one process of the same backends, one line out, one line in, blocking
-    session  what a rollout pays: an event loop, the call log, a deadline, the answers as messages
+    prototype  one process of the same backends, asked over its pipes: a JSON line with one call, select, a JSON line
+    session    what a rollout pays: an event loop, the call log, the deadline, the answers as messages
+    tasks      explored, validated and frozen as `coevolve seed` does it, until 1,000 are admitted
 
-Needs `coevolve env install bfcl`. Run on one core: `taskset -c 0 python -m benchmarks.bfcl`.
+Needs `coevolve env install bfcl`. Run on one core, the tasks on two:
+
+    taskset -c 0 python -m benchmarks.bfcl
+    python -m benchmarks.bfcl tasks
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import resource
+import select
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +32,8 @@ from envs.bfcl.catalog import ENVIRON, VENV, pool
 from envs.bfcl.env import Bfcl
 from envs.protocols import Message
 from envs.worker import Limits
-from store.rows import Task
+from store.db import Store
+from store.rows import Task, Verdict
 
 TASKS = 50
 REPEATS = 5
@@ -31,39 +41,42 @@ EPISODES = 5000
 REPLY: Message = {"role": "assistant", "content": "Done."}
 
 
-class Bare:
-    """One worker, asked over its pipes without anything around it."""
+class Prototype:
+    """Its worker (bfcl_child.py), asked as it was: a line out, a line in, each awaited by select within a deadline."""
 
-    def __init__(self, package: Path) -> None:
-        limits = json.dumps({"memory_mb": 2048, "alarm_s": 120})
-        host = envs.worker_host.__file__
-        command = [VENV.python, "-P", "-s", host, "envs.bfcl.worker", package, limits]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRON)
-        assert self._child.stdout is not None
-        self._child.stdout.readline()
-
-    def ask(self, request: Any) -> Any:
+    def __init__(self) -> None:
+        host = Path(envs.worker_host.__file__)
+        child = Path(__file__).with_name("bfcl_child.py")
+        command = [VENV.python, "-P", "-s", child, host, host.parent / "bfcl" / "worker"]
+        self._child = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRON, text=True, bufsize=1
+        )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._child.stdin.write(json.dumps(request).encode() + b"\n")
-        self._child.stdin.flush()
-        return json.loads(self._child.stdout.readline())["ok"]
+        self._in, self._out = self._child.stdin, self._child.stdout
+
+    def ask(self, op: str, **arguments: Any) -> Any:
+        self._in.write(json.dumps({"op": op, **arguments}) + "\n")
+        self._in.flush()
+        if not select.select([self._out], [], [], 30)[0]:
+            raise TimeoutError(op)
+        return json.loads(self._out.readline())
 
     def close(self) -> None:
         self._child.kill()
         self._child.wait()
 
 
-def bare_episode(bare: Bare, task: Task) -> int:
-    sid = bare.ask({"verb": "open", "world": task.world, "reference": task.reference, "grading": "official"})["sid"]
+def prototype_episode(prototype: Prototype, task: Task) -> int:
+    sid = prototype.ask("open", id=task.world, reference=task.reference)["sid"]
     steps = 0
     for calls in task.reference:
         for call in calls:
-            bare.ask({"verb": "act", "sid": sid, "calls": [call]})
+            prototype.ask("step", sid=sid, calls=[call])
             steps += 1
-        bare.ask({"verb": "turn", "sid": sid})
-    assert bare.ask({"verb": "evaluate", "sid": sid})["official"]
-    bare.ask({"verb": "close", "sid": sid})
+        prototype.ask("next", sid=sid)
+    assert prototype.ask("evaluate", sid=sid)["official"]
+    prototype.ask("close", sid=sid)
     return steps
 
 
@@ -92,17 +105,17 @@ def timed(rates: list[float], steps: list[int]) -> Iterator[None]:
 
 
 def speed(env: Bfcl, tasks: list[Task]) -> None:
-    bare = Bare(Path(envs.worker_host.__file__).parent / "bfcl" / "worker")
-    rates: dict[str, list[float]] = {"bare": [], "session": []}
+    prototype = Prototype()
+    rates: dict[str, list[float]] = {"prototype": [], "session": []}
     steps: list[int] = []
     for _ in range(REPEATS):
-        with timed(rates["bare"], steps):
-            steps += [bare_episode(bare, task) for task in tasks]
+        with timed(rates["prototype"], steps):
+            steps += [prototype_episode(prototype, task) for task in tasks]
         with timed(rates["session"], steps):
             steps += [count for count, _ in asyncio.run(all_of(env, tasks))]
-    bare.close()
-    one, other = (sorted(rates[name])[REPEATS // 2] for name in ("bare", "session"))
-    print(f"steps/s, medians of {REPEATS}: bare {one:.0f}, session {other:.0f}, ratio {other / one:.2f}")
+    prototype.close()
+    one, other = (sorted(rates[name])[REPEATS // 2] for name in ("prototype", "session"))
+    print(f"steps/s, medians of {REPEATS}: prototype {one:.0f}, session {other:.0f}, ratio {other / one:.2f}")
 
 
 async def all_of(env: Bfcl, tasks: list[Task]) -> list[tuple[int, list[str]]]:
@@ -137,12 +150,29 @@ def resident(env: Bfcl) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 1e6
 
 
+def tasks(wanted: int) -> None:
+    """The whole of `coevolve seed`: processes, graphs, journal and snapshot."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.toml").write_text('policy = "vllm:none"\n')  # D_0 needs no policy
+        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [sys.executable, "-m", "coevolve", "seed", "--workspace", folder, "--env", "bfcl:stratified"]
+        subprocess.run([*command, "--set", f"seed_set.unguided={wanted}"], check=True, stdout=subprocess.DEVNULL)
+        seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        reasons = Counter(row.reason for row in Store(Path(folder) / "store").rows(Verdict))
+    decided, valid = sum(reasons.values()), reasons.pop("valid")
+    print(f"{valid} tasks of {decided} candidates ({valid / decided:.0%}) in {seconds:.0f} s, {work:.0f} s of CPU")
+    print(f"goal: 1000 in 120 s; rejected: {dict(reasons)}")
+
+
 def main() -> None:
+    if "tasks" in sys.argv[1:]:
+        return tasks(1000)
     env = Bfcl(pool(Limits(workers=1, sessions=10**9)))
-    tasks = env.suites()["multi_turn_base"][:: 200 // TASKS]
-    speed(env, tasks)
-    side_by_side(env, tasks[::5])
-    memory(env, tasks)
+    official = env.suites()["multi_turn_base"][:: 200 // TASKS]
+    speed(env, official)
+    side_by_side(env, official[::5])
+    memory(env, official)
     env.close()
 
 

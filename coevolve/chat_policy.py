@@ -50,7 +50,7 @@ class ChatPolicy:
         except Exception as error:
             return PolicyUnavailable(str(error))
         return Completion(
-            message=_message(reply),
+            message=_message(reply, len(request.messages)),
             cost=reply.cost,
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
@@ -65,9 +65,10 @@ def _openai(message: Message) -> Message:
     return {**message, "tool_calls": [{"id": c["id"], "name": c["name"], "args": c["args"]} for c in calls]}
 
 
-def _message(reply: Reply) -> Message:
+def _message(reply: Reply, at: int) -> Message:
+    """`at`: the message's number. Ids are told apart over the whole conversation, which some endpoints insist on."""
     calls = [
-        {"id": f"call_{i}", "name": item["name"], "args": item["args"]}
+        {"id": f"call_{at}_{i}", "name": item["name"], "args": item["args"]}
         for i, item in enumerate(reply.calls)
         if item["error"] is None
     ]

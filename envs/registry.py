@@ -41,7 +41,7 @@ def _bfcl_venv() -> Venv:
 
 _ENVS: dict[str, Callable[..., Env]] = {"bfcl": _bfcl, "text2sql": _text2sql}
 _VENVS: dict[str, Callable[[], Venv]] = {"bfcl": _bfcl_venv}
-_EXPLORERS = {"text2sql": "envs.text2sql.procedural"}
+_EXPLORERS = {"bfcl": "envs.bfcl.procedural", "text2sql": "envs.text2sql.procedural"}
 
 
 def names() -> list[str]:

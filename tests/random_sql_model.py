@@ -26,7 +26,13 @@ def write_random_sql_model(folder: Path, *, seeds: int = 3, seed: int = 0) -> Pa
     return write(folder, [*(str(task.reference) for task in first), *NOISE], seed)
 
 
-def write(folder: Path, statements: Sequence[str], seed: int) -> Path:
+def write_random_call_model(folder: Path, calls: Sequence[str], *, seed: int = 0) -> Path:
+    """The same with calls of functions without arguments, and a longer context for the functions' documents."""
+    made = [f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>' for name in calls]
+    return write(folder, [*made, "no idea"], seed, context=32768)
+
+
+def write(folder: Path, statements: Sequence[str], seed: int, context: int = 2048) -> Path:
     tokenizer = byte_tokenizer()
     tokenizer.add_tokens(list(statements))
     said = [*tokenizer.convert_tokens_to_ids(list(statements)), tokenizer.eos_token_id]
@@ -36,7 +42,7 @@ def write(folder: Path, statements: Sequence[str], seed: int) -> Path:
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
-        max_position_embeddings=2048,
+        max_position_embeddings=context,
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=2,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envs import registry
-from envs.bfcl.catalog import pool, training_side
+from envs.bfcl.catalog import pool, sides
 from envs.bfcl.checks import check_report
 from envs.bfcl.env import Bfcl
 from envs.errors import InvalidTask
@@ -35,16 +35,16 @@ def test_a_world_is_a_base_configuration_of_the_training_side(bfcl: Bfcl) -> Non
 
 @pytest.mark.parametrize("split", ["index", "stratified"])
 def test_a_split_keeps_what_is_alike_on_one_side(bfcl: Bfcl, split: str) -> None:
-    side = training_side(split)
-    sides: dict[str, set[bool]] = {}
+    side = sides(split).train
+    found: dict[str, set[bool]] = {}
     for entry in bfcl.catalog.entries.values():
-        sides.setdefault(json.dumps(entry.state, sort_keys=True), set()).add(entry.number in side)
+        found.setdefault(json.dumps(entry.state, sort_keys=True), set()).add(entry.number in side)
     assert len(side) == 100
-    assert all(len(found) == 1 for found in sides.values())
+    assert all(len(each) == 1 for each in found.values())
 
 
 def test_the_stratified_split_halves_each_combination_of_classes(bfcl: Bfcl) -> None:
-    side = training_side("stratified")
+    side = sides("stratified").train
     counts: dict[tuple[str, ...], int] = {}
     for entry in bfcl.catalog.entries.values():
         if entry.category == "base":
@@ -88,6 +88,20 @@ def test_a_draft_becomes_a_task_that_replays(bfcl: Bfcl) -> None:
     assert first == second
     assert first.success
     assert run(bfcl.noop(task)).score == 0.0
+    ids = [call["id"] for said in bfcl.solution(task) for call in said.get("tool_calls", ())]
+    assert len(ids) == len(set(ids)) == 3
+
+
+def test_a_small_task_offers_few_functions(bfcl: Bfcl) -> None:
+    small = registry.get("bfcl:small")
+    assert isinstance(small, Bfcl)
+    task = small.materialize(draft(NEW, LOOK), "explored")
+    assert {"mkdir", "ls", "cd"} < set(task.tools)
+    assert len(task.tools) == 5
+    assert [tool["function"]["name"] for tool in small.open(task.world, task).tools] != []
+    assert run(small.replay(task)).success
+    assert small.materialize(draft(NEW, tools=("mkdir", "ls")), "explored").tools == ["mkdir", "ls"]
+    small.close()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +188,7 @@ def test_the_registry_makes_it(bfcl: Bfcl) -> None:
     assert len(stratified.worlds("train")) == 100
     assert stratified.worlds("train") != bfcl.worlds("train")
     stratified.close()
-    with pytest.raises(UsageError, match="choose from index, stratified"):
+    with pytest.raises(UsageError, match="choose from index, stratified, small"):
         registry.get("bfcl:random")
 
 

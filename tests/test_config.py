@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from coevolve.config import Settings, init_workspace, load_settings
+from coevolve.config import Settings, init_workspace, load_settings, parse_settings, preset
 from store.errors import UsageError
 
 
@@ -133,3 +134,18 @@ def test_folders_are_named_from_the_config_file(tmp_path: Path, given: str, foun
     kind, _, folder = found.format(tmp_path).partition(":")
     assert settings.policy == (f"{kind}:{Path(folder).resolve()}" if kind == "hf" else found)
     assert settings.env == f"text2sql:{tmp_path / 'bird'}"
+
+
+def test_an_environment_brings_settings_that_those_of_set_come_before() -> None:
+    overrides = (*preset("bfcl:small"), "train.collect.max_tokens=9")
+    settings = load_settings(None, overrides, {})
+    assert (settings.env, settings.train.collect.tools) == ("bfcl:small", True)
+    assert settings.train.collect.max_tokens == 9
+    assert settings.eval.final == "multi_turn_base_test"
+    assert preset("text2sql") == ("env=text2sql",)
+
+
+def test_the_page_shows_what_bfcl_brings() -> None:
+    root = Path(__file__).parent.parent
+    (shown,) = re.findall(r"^```toml\n(env = .*?)^```", (root / "docs/bfcl.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert load_settings(None, preset("bfcl"), {}) == parse_settings(tomllib.loads(shown), "docs/bfcl.md")

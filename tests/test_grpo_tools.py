@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from envs.protocols import Message, Observation, Session
 from store.rows import Row, Step, Task, Trajectory
 from store.snapshot import freeze
 from tests.fakes import EchoEnv, EchoSession
+from tests.masks import assert_masks
 from training.config import CollectSettings, GrpoSettings, ModelSettings, SftSettings, TrainSettings
 from training.engine import Engines
-from training.flatten import flatten
 from training.groups import Ledger
 from training.smollm2 import resolve
 from training.train import TrainJob, train
@@ -82,11 +81,3 @@ def test_calls_are_learned_and_trained_on_to_the_token(tmp_path: Path) -> None:
     assert any(len(each) > 1 for each in steps.values()), "some rollout has an observation within"
     for each in steps.values():
         assert_masks(each)
-
-
-def assert_masks(steps: Sequence[Step]) -> None:
-    """The marked tokens are those that were sampled, in order, and no others."""
-    row = flatten(steps)
-    marked = [id_ for id_, mine in zip(row.completion_ids, row.env_mask, strict=True) if mine]
-    assert marked == [id_ for step in steps for id_ in step.completion_ids or []]
-    assert [p for p, mine in zip(row.logprobs, row.env_mask, strict=True) if not mine] == [0.0] * row.env_mask.count(0)

@@ -91,12 +91,23 @@ def pool(limits: Limits | None = None) -> Pool:
     return Pool(program)
 
 
-def training_side(split: str) -> frozenset[int]:
-    """The numbers on the training side of a split of splits.toml. UsageError if there is none of that name."""
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """One split of splits.toml."""
+
+    train: frozenset[int]
+    """Numbers on the training side."""
+    others: int | None
+    """Functions that a new task offers besides those of its reference; None = all of its services."""
+
+
+def sides(split: str) -> Sides:
+    """UsageError if there is no split of that name."""
     splits = tomllib.loads((HERE / "splits.toml").read_text("utf-8"))
     if split not in splits:
         raise UsageError(f"env 'bfcl:{split}': there is no such split; choose from {', '.join(splits)}")
-    return frozenset(_numbers(splits[split]["train"]))
+    found = splits[split]
+    return Sides(train=frozenset(_numbers(found["train"])), others=found.get("others"))
 
 
 def _numbers(items: Sequence[Any]) -> list[int]:

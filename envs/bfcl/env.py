@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
+from itertools import count
 from typing import Any
 
-from envs.bfcl.catalog import ABSTAINING, CATEGORIES, Calls, Catalog, Entry, pool, training_side
+from envs.bfcl.catalog import ABSTAINING, CATEGORIES, Calls, Catalog, Entry, pool, sides
 from envs.bfcl.checks import MAX_CALLS, check_form, check_report, check_values
 from envs.bfcl.session import BfclSession
 from envs.errors import InvalidTask
@@ -22,6 +25,8 @@ STRICT_FAILS = {"multi_turn_miss_func_49"}
 """Official entries whose own reference calls a function that is still hidden."""
 UNSEEN = ("random_seed",)
 """Parts of a configuration that no explorer is told."""
+VALIDATE_S = 2.0
+"""Seconds that a draft's plays may take, twice: the event loop waits for them. They take some hundredths."""
 DONE = "Done."
 """What a reference says to end a turn."""
 
@@ -37,7 +42,7 @@ class Bfcl:
     def __init__(self, workers: Pool, split: str = "index") -> None:
         self.pool = workers
         self.catalog = Catalog(workers)
-        self._train = training_side(split)
+        self._sides = sides(split)
         self._tasks: dict[str, list[Task]] = {}
         self._reports: dict[str, Json] = {}
 
@@ -61,7 +66,8 @@ class Bfcl:
                 json.dumps(state, ensure_ascii=False),
                 "A user speaks in one or more turns; each turn is answered by calls of the functions, and the calls of "
                 "all turns work on one state. A reference is a list with one list of calls for each turn: "
-                '[[{"name": "function", "args": {"parameter": "value"}}]].',
+                '[[{"name": "function", "args": {"parameter": "value"}}]]. It has no call but those that a turn asks '
+                "for and those whose answer a later argument needs. Users write numbers in digits, names as they are.",
             ]
         )
 
@@ -92,7 +98,16 @@ class Bfcl:
             raise InvalidTask(word, detail)
         entry = self.catalog.entry(draft.world)
         expected = {"grading": "task", "turns": self._report(draft)["runs"][0]["digests"]}
-        return self._task(entry, draft, expected, origin)
+        return self._task(entry, replace(draft, tools=self._offered(draft, entry)), expected, origin)
+
+    def _offered(self, draft: Draft, entry: Entry) -> list[str]:
+        """The functions that the task offers; [] = all. The draft decides, if it says any."""
+        if draft.tools or self._sides.others is None:
+            return draft.tools
+        needed = {call["name"] for turn in draft.reference for call in turn}
+        rest = sorted(set(self.catalog.tools(entry)) - needed)
+        drawn = random.Random(content_id(draft.world, draft.user_turns, draft.reference))
+        return sorted(needed | set(drawn.sample(rest, min(self._sides.others, len(rest)))))
 
     async def replay(self, task: Task) -> Outcome:
         session = self.open(task.world, task)
@@ -129,6 +144,10 @@ class Bfcl:
             "calls:" + content_id(place, [call for turn in task.reference for call in turn]),
         ]
 
+    def parts(self, task: Task) -> list[str]:
+        """The services that are involved."""
+        return self.catalog.entry(task.world).classes
+
     def answers(self, task: Task) -> list[str]:
         """One key of what the turns reach together: a task and its turns split otherwise have the same last state."""
         return ["answer:" + content_id(self.catalog.entry(task.world).place, task.expected["turns"][-1])]
@@ -158,7 +177,7 @@ class Bfcl:
         self.pool.close()
 
     def _side(self, entry: Entry) -> Split:
-        return "train" if entry.number in self._train else "test"
+        return "train" if entry.number in self._sides.train else "test"
 
     def _official(self, category: str, grading: str) -> list[Task]:
         key = f"{category} {grading}"
@@ -195,10 +214,12 @@ class Bfcl:
 
     def _report(self, draft: Draft) -> Json:
         key = content_id(draft.world, draft.reference, draft.tools)
-        if key not in self._reports:
+        report = self._reports.get(key)
+        if report is None:
             asked = {"world": draft.world, "reference": draft.reference, "tools": draft.tools}
-            self._reports = {key: self.pool.ask({"verb": "validate", **asked})}  # of the last draft alone
-        return self._reports[key]
+            report = self.pool.ask({"verb": "validate", **asked}, seconds=VALIDATE_S)
+            self._reports = {key: report}  # of the last draft alone
+        return report
 
     async def _play(self, task: Task, step: list[Json]) -> Outcome:
         """Each turn is answered by the one step."""
@@ -225,13 +246,14 @@ def _draft(entry: Entry) -> Draft:
 
 
 def _conversation(turns: list[str], reference: Calls, shown: Json) -> Iterable[Message]:
+    number = count()
     for at, calls in enumerate(reference):
         yield {"role": "user", "content": turns[at]}
         width = -(-len(calls) // MAX_CALLS) or 1
         for start in range(0, len(calls), width):
             made = [
-                {"id": f"call_{start + i}", "name": call["name"], "args": call["args"]}
-                for i, call in enumerate(calls[start : start + width])
+                {"id": f"call_{next(number)}", "name": call["name"], "args": call["args"]}
+                for call in calls[start : start + width]
             ]
             yield {"role": "assistant", "content": "", "tool_calls": made}
             for i, call in enumerate(made):

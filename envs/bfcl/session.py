@@ -42,6 +42,8 @@ class BfclSession:
         self._turn = 0
         self._over = ""
         """Why the episode ended before its turns did."""
+        self._found: Json = None
+        """The verdicts, once the last turn is over."""
         opening: dict[str, Any] = {"world": entry.id, "grading": "task"}
         if task is not None:
             opening |= {"grading": task.expected["grading"], "reference": task.reference, "tools": task.tools}
@@ -69,14 +71,15 @@ class BfclSession:
         if self._task is None:
             return Outcome(kind="scored", detail="no task, no score")
         try:
-            found = await self._remote.ask("evaluate")
+            found = self._found or await self._remote.ask("evaluate")
         except Blamed as blamed:
             return Outcome(kind="scored", score=0.0, detail=f"the final state: {blamed}")
         if found["digests"] != self._task.expected["turns"]:
             return Outcome(kind="invalid", detail="the reference no longer reaches what was recorded")
         strict = self._task.expected["grading"] == "strict"
         score = float(found["strict" if strict else "official"] and not self._over)
-        return Outcome(kind="scored", score=score, detail=self._detail(found))
+        marks = {name: float(found[name] and not self._over) for name in ("official", "strict")}
+        return Outcome(kind="scored", score=score, detail=self._detail(found), marks=marks)
 
     async def close(self) -> None:
         await self._remote.close()
@@ -84,7 +87,7 @@ class BfclSession:
     async def fork(self) -> BfclSession:
         """A second session in the same state. One that is kept and never acted on is a snapshot: fork it to restore."""
         other = BfclSession(self._remote.pool, self._entry, self._all, self._task)
-        other._turn, other._over = self._turn, self._over
+        other._turn, other._over, other._found = self._turn, self._over, self._found
         other._remote = await self._remote.fork()
         other._show_tools()
         return other
@@ -98,7 +101,7 @@ class BfclSession:
         if self._task is None:
             return Observation(messages=[{"role": "user", "content": _REMIND}], done=False, failed=True)
         try:
-            await self._remote.ask("turn")
+            self._found = (await self._remote.ask("turn"))["evaluated"]
         except Blamed as blamed:
             self._over = f"comparing the states: {blamed}"
             return Observation(messages=[], done=True, failed=True)

@@ -66,10 +66,12 @@ class Session:
         return self.mine.call(name, call.get("args"), coerce=self.grading == "task")
 
     def next_turn(self) -> Json:
+        """`evaluated`: what `evaluate` gives, after the last turn."""
         if self.reference is not None and self.turn < len(self.reference):
             self._grade()
         self.turn, self.steps = self.turn + 1, 0
-        return {"turn": self.turn}
+        over = self.reference is not None and self.turn == len(self.reference)
+        return {"turn": self.turn, "evaluated": self.evaluate() if over else None}
 
     def _grade(self) -> None:
         wanted = self._run_reference()
