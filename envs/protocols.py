@@ -65,6 +65,8 @@ class Observation:
     done: bool
     failed: bool = False
     """The action was refused or raised an error."""
+    tokens: list[str] | None = None
+    """Action tokens, where what was done tells them better than the action's text (`Env.action_tokens`)."""
 
 
 class Session(Protocol):

@@ -30,10 +30,12 @@ class Venv:
     """Of the environment."""
     requirements: Path
     """A complete requirements file, every version pinned."""
+    setup: str = ""
+    """Python that the venv's interpreter runs once, after pip."""
 
     @property
     def folder(self) -> Path:
-        pinned = self.requirements.read_bytes() + sys.version.encode()
+        pinned = self.requirements.read_bytes() + self.setup.encode() + sys.version.encode()
         return envs_dir() / f"{self.name}-{hashlib.sha256(pinned).hexdigest()[:12]}"
 
     @property
@@ -68,6 +70,8 @@ class Venv:
             [*pip, "--no-deps", "-r", str(self.requirements)],
             f"env install {self.name}: pip cannot install {self.requirements.name}; {hint}",
         )
+        if self.setup:
+            _run([str(self.python), "-c", self.setup], f"env install {self.name}: the package cannot be set up")
         part = self.folder / f"{MARKER}.part"
         part.write_bytes(self.requirements.read_bytes())
         part.replace(self.folder / MARKER)

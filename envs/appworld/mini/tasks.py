@@ -117,7 +117,7 @@ def all_tasks() -> Iterator[MiniTask]:
             solution=dedent("""
                 inbox = apis.todoist.show_projects(access_token=token)[0]
                 tasks = apis.todoist.show_tasks(project_id=inbox["project_id"], access_token=token)
-                task = [task for task in tasks if task["title"] == "Water plants"][0]
+                task = [task for task in tasks["no_section_tasks"] if task["title"] == "Water plants"][0]
                 apis.todoist.update_task(task_id=task["task_id"], is_completed=True, access_token=token)
                 apis.supervisor.complete_task()
             """),

@@ -9,7 +9,7 @@ code. The evaluator's root has all; its children run none of it: they replay API
     finish  what the world has become: the child's last answer      -> {"digest"}
     close   the child's end
     play    all of that at once, for a reference                    -> {"steps": [...], "digest"}
-    catalog, grade, solve, materialize                              (evaluator; grade.py)
+    catalog, grade, solve   (evaluator; grade.py)
 
 A request that a child does not answer in time, or dies over, is answered by the child's death (worker_host.py, `died`).
 """
@@ -19,9 +19,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from envs.appworld.worker.engine import ROOT, World, preload
+from envs.appworld.worker.engine import World, preload
 from envs.appworld.worker.fork import Child
-from envs.appworld.worker.grade import catalog, grade, materialize, solve
+from envs.appworld.worker.grade import catalog, grade, solve
 
 Json = Any
 OPEN_S = 60.0
@@ -85,6 +85,4 @@ HANDLERS = {
     "catalog": catalog,
     "grade": _apart(grade),
     "solve": _apart(solve),
-    "materialize": materialize,
-    "root": lambda: ROOT,
 }

@@ -1,8 +1,8 @@
 """What keeps an agent's process in: limits, no network, and an audit hook that turns away what no episode needs.
 
 The hook hears of every file, process and socket that Python is asked for, by whatever road; it cannot be taken out
-again. What it turns away is an error for the code that asked, and is kept in CAUGHT: an attempt to cheat, as the
-engine's own needs are met while the agent's code runs.
+again. What it turns away is an error for the code that asked. Writes, processes, sockets and looks at the ground truth
+are kept in CAUGHT: attempts to cheat, as nothing that the engine itself does while code runs is among them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import resource
 import sys
 from typing import Any
 
+TRUTH = "ground_truth"
 GROWTH = 512 << 20
 """Bytes of address space that an episode may take on top of what the engine has."""
 FILE_BYTES = 64 << 20
@@ -32,7 +33,7 @@ _CHANGES = (
     "os.utime", "os.chflags", "shutil.", "tempfile.",
 )  # fmt: skip
 _LOOKS = ("os.listdir", "os.scandir", "os.walk", "glob.", "os.chdir", "pathlib.")
-_state: dict[str, Any] = {"inside": False}
+_state: dict[str, Any] = {}
 
 
 def enter(home: str, data: str) -> None:
@@ -47,14 +48,9 @@ def enter(home: str, data: str) -> None:
         resource.setrlimit(kind, (most, most))
     _LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     own = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom")
-    _state.update(inside=True, home=os.path.realpath(home), network=network)
+    _state.update(home=os.path.realpath(home), network=network)
     _state["readable"] = tuple(os.path.realpath(place) for place in (home, data, *own))
     sys.addaudithook(_watch)
-
-
-def leave() -> None:
-    """No agent code will run any more."""
-    _state["inside"] = False
 
 
 def no_network() -> bool:
@@ -63,8 +59,6 @@ def no_network() -> bool:
 
 
 def _watch(event: str, args: tuple[Any, ...]) -> None:
-    if not _state["inside"]:
-        return
     if event == "open":
         _file(args[0], args[2] if isinstance(args[2], int) else 0)
     elif event == "sqlite3.connect":
@@ -87,7 +81,9 @@ def _file(place: Any, flags: int) -> None:
         if not _under(place, (_state["home"], "/dev/null")):
             _catch(f"write {place!r}")
     elif not _under(place, _state["readable"]):
-        _catch(f"read {place!r}")
+        if TRUTH in os.fsdecode(place):
+            _catch(f"read {place!r}")
+        raise PermissionError(f"reading {place!r} is not allowed here")  # Python itself looks for sources, and may not
 
 
 def _under(place: str | bytes, folders: tuple[str, ...]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from appworld.apps import get_all_apps
 from appworld.apps.model_lib import ModelHashHandler
 from appworld.collections.models import ModelCollection, ModelCollectionPair
+from appworld.common.utils import answer_to_text
 
 Json = Any
 VOLATILE = re.compile(r"(_code|_code_expiry|last_logged_in|download_count)$")
@@ -24,7 +25,7 @@ DEPTH = 3
 
 
 def canonical_diff(start_folder: str, end_folder: str) -> Json:
-    """{"changes": {app.Model: {"added", "updated", "removed"}}, "status", "answer"}; `answer` is what was submitted."""
+    """{"changes": {app.Model: {"added", "updated", "removed"}}, "status", "answer"}; `answer` is the text of what was submitted."""
     apps = sorted({app for app in get_all_apps() if _log(start_folder, app) != _log(end_folder, app)} | {"supervisor"})
     places = {":memory:canonical-start": start_folder, ":memory:canonical-end": end_folder}
     start, end = (
@@ -61,10 +62,14 @@ def _compare_records(pair: Any, start: Any, memories: list[str]) -> None:
                 ModelHashHandler.data[memory][app][name] = count
 
 
-def _answer(text: Any) -> Json:
+def _answer(text: Any) -> str | None:
+    """As the engine compares answers; None where none was given."""
+    if not isinstance(text, str) or text == "<<NOT_GIVEN>>":
+        return None
     try:
-        return json.loads(text) if isinstance(text, str) else None
-    except ValueError:
+        answer = json.loads(text)
+        return None if answer is None else str(answer_to_text(answer))
+    except (ValueError, TypeError):
         return text
 
 

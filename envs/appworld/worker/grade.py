@@ -12,10 +12,9 @@ import os
 from typing import Any
 
 from appworld import evaluate_task, load_task_ids
-from appworld.apps import get_all_apps
 from appworld.task import Task
 
-from envs.appworld.worker.engine import HERE, ROOT, World, digest
+from envs.appworld.worker.engine import ROOT, World, digest
 
 Json = Any
 SPLITS = ("train", "dev", "test_normal", "test_challenge")
@@ -78,7 +77,3 @@ def _graded(world: World, official: bool) -> Json:
         tests = [[it["requirement"], it["label"], ok] for key, ok in labels for it in done[key]]
     difference = world.difference()
     return {"digest": digest(difference), "difference": difference, "tests": tests}
-
-
-def materialize(*args: Any) -> Json:
-    raise NotImplementedError(HERE, get_all_apps)
