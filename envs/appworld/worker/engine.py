@@ -21,6 +21,7 @@ HERE = os.path.join(RUNS, str(os.getpid()))
 update_root(HERE)  # before anything asks for a path, which is cached
 
 import appworld.requester as requester_module  # noqa: E402
+import pytest  # noqa: E402, F401 - the engine's assertions import it when the first one is made
 from appworld.api_docs import prepare_api_docs  # noqa: E402
 from appworld.apps import build_main_app, get_all_apps  # noqa: E402
 from appworld.collections.api_docs import ApiDocCollection  # noqa: E402
