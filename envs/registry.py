@@ -54,7 +54,7 @@ def _appworld_venv() -> Venv:
 
 _ENVS: dict[str, Callable[..., Env]] = {"appworld": _appworld, "bfcl": _bfcl, "text2sql": _text2sql}
 _VENVS: dict[str, Callable[[], Venv]] = {"appworld": _appworld_venv, "bfcl": _bfcl_venv}
-_EXPLORERS = {"text2sql": "envs.text2sql.procedural"}
+_EXPLORERS = {"appworld": "envs.appworld.procedural", "text2sql": "envs.text2sql.procedural"}
 
 
 def names() -> list[str]:

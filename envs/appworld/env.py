@@ -23,6 +23,8 @@ from store.rows import Json, Origin, Split, Task, content_id, task_id
 SPLITS: dict[Split, str] = {"train": "train", "gold": "dev", "test": "test_normal", "shifted": "test_challenge"}
 """{split of ours: AppWorld's}"""
 DONE: Json = {"api": "supervisor.complete_task", "method": "post", "url": "/supervisor/message", "data": {}}
+OTHER_WORLDS = 2
+"""Other people's worlds in which an answer is looked for."""
 CONSTANTS = ("0", "1", "yes", "no", "true", "false", "none", "")
 """Answers that need no look at the world."""
 
@@ -209,15 +211,21 @@ class AppWorld:
         return self.agents.ask({"verb": "play", "world": world, "blocks": [code]})
 
     def _fixed(self, draft: Draft, answer: str) -> bool:
-        """Whether the same code answers the same in another world: what is asked may then be known by heart."""
-        others = [world for world in self.catalog["splits"]["train"] if self._facts(world) != self._facts(draft.world)]
-        other = next((w for w in others if w.partition("_")[0] != draft.world.partition("_")[0]), None) or others[0]
+        """Whether the same code answers the same in other people's worlds: it may then be known by heart."""
+        me = self._facts(draft.world)["supervisor"]["email"]
+        others = {self._facts(world)["supervisor"]["email"]: world for world in self.catalog["splits"]["train"]}
+        elsewhere = [world for who, world in others.items() if who != me][:OTHER_WORLDS]
+        return all(self._answer(world, draft.reference) == answer for world in elsewhere)
+
+    def _answer(self, world: str, code: str) -> str | None:
+        """What the code answers there; None where it does not get so far."""
         try:
-            calls = self._play(other, draft.reference)["steps"][0]["calls"]
+            calls = self._play(world, code)["steps"][0]["calls"]
         except (Blamed, WorkerError):
-            return False
-        graded = self.evaluators.ask({"verb": "grade", "world": other, "official": False, "calls": calls})
-        return bool(graded["difference"]["answer"] == answer)
+            return None
+        graded = self.evaluators.ask({"verb": "grade", "world": world, "official": False, "calls": calls})
+        found: str | None = graded["difference"]["answer"]
+        return found
 
     def _solve(self, task: Task) -> Outcome:
         return verdict(task.expected, self.evaluators.ask({"verb": "solve", "world": task.world}))
