@@ -11,7 +11,6 @@ import pytest
 
 from envs.appworld.code import refusal
 from envs.appworld.env import AppWorld
-from envs.appworld.worker import cage
 from tests.appworld_attacks import ATTACKS, BREAK_OUT, FORGE, READ_TRUTH, SLOW
 from tests.appworld_play import PAY, WORLD, official, play, run
 
@@ -110,7 +109,3 @@ def test_calls_to_undocumented_places_are_not_replayed(appworld: AppWorld) -> No
         call = {"api": "admin.credit_to_card", "method": "post", "url": url, "data": data}
         graded = appworld.evaluators.ask({**asked, "calls": [call]})
         assert graded["digest"] == appworld.evaluators.ask({**asked, "calls": []})["digest"]
-
-
-def test_the_cage_imports_nothing_of_the_engine() -> None:
-    assert cage.GROWTH < 1 << 30  # so 1 GB at once is refused

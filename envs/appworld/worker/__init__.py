@@ -20,7 +20,7 @@ import sys
 from typing import Any
 
 from envs.appworld.worker.engine import World, preload
-from envs.appworld.worker.fork import Child
+from envs.appworld.worker.fork import Child, Raised
 from envs.appworld.worker.grade import catalog, grade, solve
 
 Json = Any
@@ -42,11 +42,20 @@ def open_(world: str, instruction: str | None = None) -> Json:
 
 
 def run(sid: int, code: str) -> Json:
-    return CHILDREN[sid].ask({"verb": "run", "code": code}, RUN_S)
+    return _ask(sid, {"verb": "run", "code": code}, RUN_S)
 
 
 def finish(sid: int) -> Json:
-    return CHILDREN[sid].ask({"verb": "finish"}, OPEN_S)
+    return _ask(sid, {"verb": "finish"}, OPEN_S)
+
+
+def _ask(sid: int, request: Json, seconds: float) -> Json:
+    """An engine that raises may be the agent's doing: the parent finds out, as of one that died."""
+    try:
+        return CHILDREN[sid].ask(request, seconds)
+    except Raised as error:
+        CHILDREN[sid].kill()
+        raise ProcessLookupError(str(error)) from None
 
 
 def close(sid: int) -> None:

@@ -19,6 +19,10 @@ PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 
+class Raised(RuntimeError):
+    """The child's own code raised."""
+
+
 class Child:
     """`make` runs in the child and gives who answers requests: a function, called with what was asked."""
 
@@ -32,7 +36,7 @@ class Child:
         os.close(answered)
 
     def ask(self, request: Json, seconds: float) -> Json:
-        """ProcessLookupError where it gives no answer; it is dead then. RuntimeError where our own code raised."""
+        """ProcessLookupError where it gives no answer; it is dead then. Raised."""
         deadline = time.monotonic() + seconds
         try:
             os.write(self._out, json.dumps(request).encode() + b"\n")
@@ -40,7 +44,7 @@ class Child:
         except (OSError, ValueError, EOFError) as error:
             raise ProcessLookupError(f"{self._end()}{error}") from None
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            raise Raised(answer["error"])
         return answer["ok"]
 
     def _line(self, deadline: float, seconds: float) -> bytes:
