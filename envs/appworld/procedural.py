@@ -21,7 +21,7 @@ from store.rows import Json
 
 LISTS = 3
 """Lists looked at before the first act."""
-DOCS = 14
+DOCS = 18
 NOT_FOR_TASKS = ("signup", "login", "logout", "account", "password", "verif", "profile", "card", "prime", "file_data")
 TRIES = 20
 
@@ -70,20 +70,21 @@ def _run(code: str) -> Json:
 
 
 def _next(view: Json, scene: Scene, rng: random.Random) -> str | None:
-    """The next block: what is not known yet, or else an act with what is."""
+    """The next block: what is not known yet, else an act with what is, else another app."""
     app = _app(view, scene, rng)
     if app is None:
         return None
     if app not in scene.names:
-        return None if (app, "") in scene.failed else ask_apis(app)
+        return ask_apis(app)
     docs = [doc for place, doc in scene.docs.items() if place[0] == app]
     if not docs:
         return None if (app, "") in scene.failed else ask_docs(app, _worth_knowing(view, scene, app, rng))
     lists = [doc for doc in docs if doc.lists and not {(app, doc.api)} & (scene.failed | set(scene.rows))]
-    seen = sum(place[0] == app for place in scene.rows)
-    if lists and seen < LISTS:
-        return list_rows(rng.choice(lists))
-    return next((code for code in _acts(view, docs, scene, rng) if code not in scene.tried), None)
+    if lists and sum(place[0] == app for place, rows in scene.rows.items() if rows) < LISTS:
+        return list_rows(lists[0])
+    found = next((code for code in _acts(view, docs, scene, rng) if code not in scene.tried), None)
+    others = [name for name in scene.apps if name not in scene.names]
+    return found or (ask_apis(rng.choice(others)) if others else None)
 
 
 def _app(view: Json, scene: Scene, rng: random.Random) -> str | None:
@@ -104,6 +105,7 @@ def _worth_knowing(view: Json, scene: Scene, app: str, rng: random.Random) -> li
     acts = [name for name in names if name not in lists]
     rng.shuffle(lists)
     rng.shuffle(acts)
+    lists.sort(key=lambda name: not name.endswith("s"))  # a list, by its name
     mixed = [*first, *lists[: DOCS // 2], *acts]
     return list(dict.fromkeys(mixed))[:DOCS]
 

@@ -47,7 +47,7 @@ def ask_docs(app: str, names: list[str]) -> str:
 
 def list_rows(doc: Doc) -> str:
     shown = f"apis.{doc.app}.{doc.api}(access_token=token)"
-    return f"# list {doc.app}.{doc.api}\n{login(doc.app)}rows = {shown}\nprint(json.dumps(rows[:{ROWS}]))"
+    return f"# list {doc.app}.{doc.api}\n{login(doc.app)}rows = {shown}\nprint(json.dumps(rows[:{ROWS}] if isinstance(rows, list) else rows))"
 
 
 def act(doc: Doc, scene: Scene, rng: random.Random) -> str | None:
@@ -69,6 +69,8 @@ def act(doc: Doc, scene: Scene, rng: random.Random) -> str | None:
 
 def _value(name: str, kind: str, doc: Doc, scene: Scene, rng: random.Random) -> Any:
     rows = [row for _, row in scene.all_rows(doc.app)]
+    if not name.endswith("_id"):
+        rows = rows or [row for app in scene.names for _, row in scene.all_rows(app)]
     if name.endswith("_id") or name.endswith("path") or "phone" in name:
         return _pick([row[name] for row in rows if row.get(name) is not None], rng)
     if "email" in name:
