@@ -18,6 +18,8 @@ from store.rows import Json, Task
 
 STEPS = 50
 """Blocks of one episode; then it is scored as it stands."""
+LOST = 2
+"""Messages without code, one after the other, that end an episode: the actor has no more to do."""
 PROMPT = """You act for {first_name} {last_name} ({email}, phone {phone_number}) in their apps, by Python code. \
 It is {now}.
 {how}
@@ -32,7 +34,7 @@ apis.supervisor.complete_task(status="fail")."""
 FENCED = "- Write one ```python block a message. What it prints is shown to you; names that you set stay set."
 TOOL = "- run_python runs a block. What it prints is shown to you; names that you set stay set."
 EXPLORE = "Explore the apps: run one block at a time, look at what it prints, and change things to see what happens."
-NO_BLOCK = "No code was found. Write one ```python block."
+NO_CODE = "No code was found: {}."
 RUN_PYTHON: Json = {
     "type": "function",
     "function": {
@@ -63,6 +65,7 @@ class AppWorldSession:
         self._calls: list[Json] = []
         self._caught: list[str] = []
         self._steps = 0
+        self._without_code = 0
         self._completed = False
 
     async def start(self) -> list[Message]:
@@ -86,7 +89,8 @@ class AppWorldSession:
             if self._over:
                 break
         if not answers:
-            return self._observed([{"role": "user", "content": "Call run_python."}], True, [])
+            shown, failed, tokens = await self._block(None)
+            return self._observed([{"role": "user", "content": shown}], failed, tokens)
         return self._observed(answers, any_failed, all_tokens)
 
     async def evaluate(self) -> Outcome:
@@ -107,7 +111,9 @@ class AppWorldSession:
 
     @property
     def _over(self) -> bool:
-        return self._steps >= STEPS or (self._completed and self._task is not None)
+        if self._task is None:
+            return False
+        return self._completed or self._steps >= STEPS or self._without_code >= LOST
 
     def _observed(self, messages: list[Message], failed: bool, tokens: list[str]) -> Observation:
         return Observation(messages=[] if self._over else messages, done=self._over, failed=failed, tokens=tokens)
@@ -115,8 +121,9 @@ class AppWorldSession:
     async def _block(self, code: str | None) -> tuple[str, bool, list[str]]:
         """(what is shown, whether it failed, action tokens)."""
         self._steps += 1
+        self._without_code = self._without_code + 1 if code is None else 0
         if code is None:
-            return NO_BLOCK, True, ["invalid"]
+            return NO_CODE.format("call run_python" if self.tools else "write one ```python block"), True, ["invalid"]
         if why := refusal(code):
             return f"Execution failed. {why}", True, ["invalid"]
         try:
