@@ -74,7 +74,7 @@ def server(job: Job) -> Server:
 
 def bare(job: Job) -> GRPOTrainer:
     """TRL's trainer as it comes, with the same arguments."""
-    return make_trainer(job, server(job), steps=2, callbacks=[], kind=GRPOTrainer)
+    return make_trainer(job, server(job), steps=2, callbacks=[], trainer_class=GRPOTrainer)
 
 
 def seconds(trainer: Any, groups: list[Group], count: int) -> float:

@@ -83,6 +83,12 @@ def run_options(run: str = "Run to work on. [default: the newest]") -> Callable[
     return add
 
 
+def env_option(command: Command) -> Command:
+    return click.option(
+        "--env", metavar="NAME", help="Environment, with settings that suit it. [default: env of config.toml]"
+    )(command)
+
+
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("coevolve"), prog_name="coevolve")
 def main() -> None:
@@ -103,6 +109,7 @@ def init(directory: str) -> None:
 @run_options("Run to go on with; needs --resume. [default: a new run; with --resume the newest]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds of the run in all. [default: the run's own, else 3]")
 @click.option("--resume", is_flag=True, help="Go on with the newest run (or --run) instead of starting one.")
+@env_option
 @click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
 def evolve(**options: Any) -> None:
     """Run the whole loop, round after round.
@@ -117,6 +124,7 @@ def evolve(**options: Any) -> None:
 @main.command()
 @run_options("Run to go on with. [default: a new run]")
 @click.option("--resume", is_flag=True, help="Go on with a seeding that was interrupted.")
+@env_option
 def seed(resume: bool, **options: Any) -> None:
     """Start a run and make D_0, its first tasks.
 
@@ -175,15 +183,22 @@ def validate(**options: Any) -> None:
 
 @main.command("eval")
 @run_options("Run whose policy is played. [default: the newest]")
-@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Held-out suite. [default: eval.suites]")
+@click.option(
+    "--suite", "--split", "suites", multiple=True, metavar="NAME", help="Held-out suite. [default: eval.suites]"
+)
 @click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
 @click.option(
     "--limit", type=click.IntRange(min=0), help="Tasks per suite, spread evenly; 0 = all. [default: eval.limit]"
 )
+@click.option("--samples", type=click.IntRange(min=1), help="Rollouts per task, avg@k; 1 = greedy. [default: eval.k]")
+@env_option
+@click.option("--policy", metavar="SPEC", help="A model as it is, without a run. [default: with --env, config.toml's]")
+@click.option("--rescore", is_flag=True, help="Play nothing: grade the stored rollouts anew.")
 def evaluate(**options: Any) -> None:
-    """Play held-out suites with a policy version.
+    """Play held-out suites with a policy version, or any model.
 
-    What was played is kept, so the same command goes on after a break.
+    With --env or --policy no run is needed. What was played is kept, so the
+    same command goes on after a break.
     """
     from coevolve.commands import eval_command
 

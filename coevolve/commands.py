@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from coevolve import guide, phases, repair, rounds, wiring
-from coevolve.config import Settings, load_settings, parse_settings
+from coevolve import guide, phases, repair, rounds, untrained, wiring
+from coevolve.config import Settings, load_settings, parse_settings, preset
 from coevolve.evolve import evolve
 from coevolve.guide import DEFAULT_ROUNDS
 from coevolve.loop import Loop, Stopped, draining, once, watch_parent
 from coevolve.progress import progress
+from coevolve.versions import versions
 from coevolve.workspace import LOOP, RunFolder, Workspace, read_json
 from envs import registry
+from envs.protocols import Env
 from store import signals as weaknesses
 from store.db import Table
 from store.errors import CoevolveError, UsageError
@@ -28,7 +27,6 @@ from store.rows import Exploration, Phase, Run, Snapshot
 Result = tuple[Any, Any]
 FIXED = ("seed", "env", "policy")
 """Settings that a run keeps."""
-COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "torch", "transformers", "trl", "peft")
 
 
 # ---- runs
@@ -59,15 +57,10 @@ def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int, *,
     return run
 
 
-def versions() -> dict[str, str]:
-    """{component: version} of what is installed."""
-    found = {"python": platform.python_version()}
-    for name in COMPONENTS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+def _with_env(env: str | None, overrides: tuple[str, ...], *, resume: bool) -> tuple[str, ...]:
+    if env and resume:
+        raise UsageError(f"--env {env}: a run keeps the environment that it was started with; leave --env out")
+    return (*preset(env), *overrides) if env else overrides
 
 
 def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
@@ -100,7 +93,14 @@ def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
 def opened(workspace: Workspace, run: RunFolder, overrides: tuple[str, ...], lock: str) -> Iterator[Loop]:
     """The loop on this run: locked, draining on SIGTERM, with progress on stderr."""
     settings = run_settings(run, overrides)
-    env = registry.get(settings.env)
+    with at_work(workspace, run, settings, registry.get(settings.env), lock, overrides) as loop:
+        yield loop
+
+
+@contextmanager
+def at_work(
+    workspace: Workspace, run: RunFolder, settings: Settings, env: Env, lock: str, overrides: tuple[str, ...] = ()
+) -> Iterator[Loop]:
     with run.locked(lock), progress() as report:
         loop = Loop(
             workspace=workspace,
@@ -135,9 +135,11 @@ def evolve_command(
     rounds: int | None,
     resume: bool,
     overlap: bool,
+    env: str | None,
     **_: Any,
 ) -> Result:
     place = Workspace.find(workspace)
+    overrides = _with_env(env, overrides, resume=resume)
     if resume:
         run = place.run(run_id)
         if overlap and not run.manifest.get("overlap"):
@@ -162,10 +164,11 @@ def evolve_command(
 
 
 def seed_command(
-    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], resume: bool, **_: Any
+    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], resume: bool, env: str | None, **_: Any
 ) -> Result:
     place = Workspace.find(workspace)
     going_on = bool(resume or run_id)
+    overrides = _with_env(env, overrides, resume=going_on)
     run = place.run(run_id) if going_on else start_run(place, overrides, 0)
     with opened(place, run, overrides if going_on else (), LOOP) as loop:
         once(loop, 0, "seed", phases.seed)
@@ -268,20 +271,34 @@ def eval_command(
     overrides: tuple[str, ...],
     suites: tuple[str, ...],
     policy_version: int | None,
+    env: str | None,
+    policy: str | None,
+    samples: int | None,
     limit: int | None,
+    rescore: bool,
     **_: Any,
 ) -> Result:
-    from coevolve.evaluate import evaluate_version
+    from coevolve.evaluate import evaluated
 
     place = Workspace.find(workspace)
-    run = place.run(run_id)
-    with opened(place, run, overrides, "eval") as loop:
-        rows = asyncio.run(evaluate_version(loop, suites, policy_version, limit))
-    columns = ["suite", "slice", "policy_version", "n", "value", "low", "high"]
-    table = Table(
-        columns=columns, rows=[(row.suite, row.slice, row.t, row.n, row.value, row.low, row.high) for row in rows]
-    )
-    return table, [table, f"next: {guide.next_step(place, run)}"] if wiring.trainable(loop.settings.policy) else table
+    figures = {"eval.k": samples, "eval.limit": limit}
+    overrides = (*overrides, *(f"{key}={value}" for key, value in figures.items() if value is not None))
+    if not (env or policy):
+        run = place.run(run_id)
+        with opened(place, run, overrides, "eval") as loop:
+            table, notes = evaluated(loop, suites, policy_version, again=rescore)
+        trained = wiring.trainable(loop.settings.policy)
+        return table, [table, *notes, *([f"next: {guide.next_step(place, run)}"] if trained else [])]
+    if run_id or policy_version is not None:
+        raise UsageError(
+            "--env, --policy: a model is played as it is, without a run; leave --run, --policy-version out"
+        )
+    chosen = (*(preset(env) if env else ()), *([f"policy={policy}"] if policy else ()), *overrides)
+    settings = load_settings(place.config, chosen)
+    env_ = registry.get(settings.env)
+    with at_work(place, untrained.folder(place, settings, env_, suites), settings, env_, "eval") as loop:
+        table, notes = evaluated(loop, suites, 0, again=rescore)
+        return table, [table, *notes, f"kept as run {loop.run.id}; the same command goes on, or tells the same"]
 
 
 def by_hand(loop: Loop, t: int, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Order: defaults, config.toml, environment variables `COEVOLVE__TRAIN__SFT__LR=1e
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import tomllib
@@ -67,6 +68,21 @@ class Settings(BaseModel):
         raw = self.model_dump(mode="json", by_alias=True)
         _override(raw, overrides)
         return parse_settings(raw, "--set")
+
+
+def preset(env: str) -> tuple[str, ...]:
+    """What `--env` stands for, as overrides that go before those of --set: the environment, and the settings that suit
+    it, where it has some (templates/env/<name>.toml)."""
+    own = files("coevolve") / "templates" / "env" / f"{env.partition(':')[0]}.toml"
+    return (*(_flat(tomllib.loads(own.read_text("utf-8"))) if own.is_file() else ()), f"env={env}")
+
+
+def _flat(raw: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}={json.dumps(value)}"
 
 
 def load_settings(

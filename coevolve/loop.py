@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from envs.protocols import Env, Report
 from evals.suites import label
 from store.db import Store
 from store.errors import CoevolveError, UsageError
-from store.rows import Phase
+from store.rows import Phase, Step
 
 CHILD_OF = "COEVOLVE_CHILD_OF"
 """Environment variable with the PID of the process that started this one."""
@@ -50,6 +50,13 @@ class Loop:
 
     def finished(self, t: int, name: str) -> bool:
         return bool(self.store.rows(Phase, "run = ? and t = ? and name = ?", [self.run.id, t, name]))
+
+    def steps(self, trajectories: Sequence[str]) -> dict[str, list[Step]]:
+        """The steps of each, in order."""
+        found: dict[str, list[Step]] = {}
+        for step in self.store.rows(Step, "list_contains(?, trajectory_id)", [list(trajectories)], order='"index"'):
+            found.setdefault(step.trajectory_id, []).append(step)
+        return found
 
     def trained(self, t: int) -> bool:
         """Whether iteration t is finished and the version that it made is there: a checkpoint may be deleted."""

@@ -33,7 +33,7 @@ def serve_command(
     run = Workspace.find(workspace).run(run_id)
     settings = run_settings(run, overrides)
     folder = wiring.model_folder(settings)
-    from training.checkpoint import adapters, newest
+    from training.checkpoint import layers, newest
     from training.vllm import serving
 
     version = newest(run.checkpoints) if policy_version is None else policy_version
@@ -46,7 +46,7 @@ def serve_command(
             draining(stop),
             serving(
                 folder,
-                adapters(run.checkpoints, version),
+                layers(run.checkpoints, version),
                 run=run.id,
                 version=version,
                 home=run.path,

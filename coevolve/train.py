@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from coevolve import wiring
 from coevolve.loop import Loop, once, stoppable
 from store.errors import UsageError
-from store.rows import Metric, Phase, Snapshot, Step, Trajectory
+from store.rows import Metric, Phase, Snapshot, Trajectory
 from store.snapshot import frozen, load
 
 if TYPE_CHECKING:
@@ -131,15 +131,8 @@ def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
 
     ledger = Ledger(
         done=loop.store.rows(Trajectory, "run = ? and t = ? and purpose = 'train'", [run, t]),
-        recall=lambda ids: _steps(loop, ids),
+        recall=loop.steps,
         append=loop.store.append,
         record=record,
     )
     return dict(train(job, kept.engines, ledger, stoppable(loop)))
-
-
-def _steps(loop: Loop, trajectories: Sequence[str]) -> dict[str, list[Step]]:
-    found: dict[str, list[Step]] = {}
-    for step in loop.store.rows(Step, "list_contains(?, trajectory_id)", [list(trajectories)], order='"index"'):
-        found.setdefault(step.trajectory_id, []).append(step)
-    return found

@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from coevolve.config import Settings
-from coevolve.workspace import RunFolder, read_json
+from coevolve.workspace import MANIFEST, RunFolder, read_json
 from envs import registry
-from envs.protocols import Policy
+from envs.protocols import Env, Policy
 from evals.suites import suite
 from graphs.model import chat_model
 from store.errors import UsageError
@@ -29,8 +29,7 @@ def check(settings: Settings, *, trained: bool) -> None:
     env = registry.get(settings.env)
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
-    if env.action_format == "tool_calls" and not settings.train.collect.tools:
-        raise UsageError(f"train.collect.tools = false: {env.name} is worked through tools; set it to true")
+    check_tools(env, settings)
     for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
         if spec == "litellm:":
             raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")
@@ -44,8 +43,17 @@ def check(settings: Settings, *, trained: bool) -> None:
     chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
 
 
+def check_tools(env: Env, settings: Settings) -> None:
+    if env.action_format == "tool_calls" and not settings.train.collect.tools:
+        raise UsageError(
+            f"train.collect.tools = false: {env.name} is worked through tools; set it to true, or give --env {env.name}"
+        )
+
+
 def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
-    """Policy `version` of the run: the base model with that checkpoint's adapter. UsageError if it does not exist."""
+    """Policy `version` of the run: the base model with what was trained on it. UsageError if it does not exist.
+
+    Where the folder is of no run (coevolve/untrained.py), version 0 is the model as it is."""
     if settings.policy.startswith("litellm:"):
         from coevolve.chat_policy import ChatPolicy
 
@@ -53,15 +61,15 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
     if settings.policy.startswith("vllm:"):
         return _served(settings, run, version)
     require_training()
-    from training.checkpoint import adapters, load
+    from training.checkpoint import layers, load
     from training.policy import HFPolicy
 
-    if load(run.checkpoints, version) is None:
+    if load(run.checkpoints, version) is None and (run.path / MANIFEST).exists():
         raise UsageError(f"policy version: run {run.id} has no version {version}; train iteration {version - 1} first")
     return HFPolicy(
         model_folder(settings),
         spec=settings.policy,
-        adapters=adapters(run.checkpoints, version),
+        layers=layers(run.checkpoints, version) if run.checkpoints.exists() else [],
         version=version,
         settings=settings.train.model,
         tools=settings.train.collect.tools,

@@ -7,6 +7,7 @@ DIR/runs/<id>/manifest.json          id, versions, rounds asked for
 DIR/runs/<id>/snapshots/             D_0, D_1, ... and LATEST
 DIR/runs/<id>/checkpoints/<version>/ policy versions
 DIR/runs/<id>/graphs.sqlite          LangGraph checkpoints
+DIR/evals/<id>/config.json           the resolved settings of an evaluation without a run
 """
 
 from __future__ import annotations
@@ -77,6 +78,13 @@ class Workspace:
 
     def _folder(self, run: str) -> RunFolder:
         return RunFolder(self.root / "runs" / run)
+
+    def evaluation(self, name: str, config: dict[str, Any]) -> RunFolder:
+        """The folder of an evaluation that belongs to no run."""
+        folder = self.root / "evals" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "config.json", config)
+        return RunFolder(folder)
 
     def create_run(self, config: dict[str, Any]) -> RunFolder:
         """A new numbered folder. It is a run once it has its manifest, which is to be written last (`update`)."""

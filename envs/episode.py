@@ -304,7 +304,26 @@ def action_text(message: Message) -> str:
         text = json.dumps(_plain_calls(calls), ensure_ascii=False, default=str)
     else:
         text = content if isinstance(content, str) else "" if content is None else json.dumps(content, default=str)
+        text = f" {text}" if _calls(text) is not None else text  # lest it be taken for calls
     return text.encode("utf-8", "replace").decode()  # lone surrogates can't be stored
+
+
+def said(action: str) -> Message:
+    """The message that `action_text` recorded, as far as an environment looks at it."""
+    calls = _calls(action)
+    if calls is None:
+        return {"role": "assistant", "content": action}
+    made = [{"id": f"call_{at}", **call} if isinstance(call, dict) else call for at, call in enumerate(calls)]
+    return {"role": "assistant", "content": "", "tool_calls": made}
+
+
+def _calls(text: str) -> list[Any] | None:
+    """The calls that a text is the JSON of, else None."""
+    try:
+        found = json.loads(text) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) and found else None
 
 
 def _plain_calls(calls: Any) -> Any:

@@ -1,28 +1,34 @@
 """A child process that answers lines with lines, one after the other, each within its time. No knowledge of contents.
 
-A thread of its own does all that can block (start, write, wait, kill), so the caller may be any thread or event loop.
-The time of a request runs from when the process is given it, not from when it was asked: others' requests cost it none.
+An answer that comes at once is read by whoever asked: the way to a thread and back takes longer than most answers. For
+what takes longer than a moment there is a thread, so the caller may be any thread or event loop. The time of a request
+runs from when the process is given it, not from when it was asked: others' requests cost it none.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import queue
 import select
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from store.errors import CoevolveError
 
 STDERR_BYTES = 1000
 """The end of what the process said on stderr that an error message shows."""
 CHUNK = 1 << 16
+MOMENT_S = 0.002
+"""How long whoever asks waits in place."""
+T = TypeVar("T")
 
 
 class Died(CoevolveError):
@@ -40,11 +46,27 @@ class _Gone(Exception):
     """The process is of no use any more; the words say why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Request:
-    line: bytes
+    unsent: memoryview
     seconds: float
-    answer: Future[bytes] = field(default_factory=Future)
+    read: Callable[[bytes], Any]
+    answer: Future[Any] = field(default_factory=Future)
+    deadline: float | None = None
+    """None until the process is given it."""
+    gone: _Gone | None = None
+    """How the process ended over it."""
+
+    def give(self, line: bytes) -> None:
+        if self.answer.set_running_or_notify_cancel():  # else nobody waits for it any more
+            try:
+                self.answer.set_result(self.read(line))
+            except Exception as error:
+                self.answer.set_exception(error)
+
+    def fail(self, error: Died) -> None:
+        if self.answer.set_running_or_notify_cancel():
+            self.answer.set_exception(error)
 
 
 class Process:
@@ -57,12 +79,15 @@ class Process:
         self._environ = environ
         self._start_s = start_s
         self._answer_bytes = answer_bytes
-        self._lock = threading.Lock()
-        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._turn = threading.Condition()
+        self._waiting: deque[_Request] = deque()
+        self._busy = True
+        """Somebody talks to the process, or starts it."""
+        self._closed = False
+        self._innocent = False
+        """It died while nobody talked to it."""
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[bytes] | None = None
-        self._why = "it was closed"
-        self._innocent = False
         self._unread = bytearray()
         self._stderr = b""
 
@@ -71,54 +96,81 @@ class Process:
         """None before it is started and after it died."""
         return None if self._child is None or self.dead else self._child.pid
 
-    def send(self, line: bytes, seconds: float) -> Future[bytes]:
-        """The answer to one line, which ends in a line feed and holds no other. Died."""
-        request = _Request(line, seconds)
-        with self._lock:
-            if self.dead:
-                self._fail(request, guilty=False)
-            else:
-                self._queue.put(request)
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._serve, name="worker", daemon=True)
-                    self._thread.start()
+    def send(self, line: bytes, seconds: float, read: Callable[[bytes], T]) -> Future[T]:
+        """What `read` makes of the answer to one line, which ends in a line feed and holds no other. Died."""
+        request = _Request(memoryview(line), seconds, read)
+        with self._turn:
+            at_once = not (self._busy or self._waiting or self._closed or self.dead)
+            self._busy = self._busy or at_once
+            if not at_once:
+                self._queue(request)
+        if at_once:
+            self._ask_at_once(request)
         return request.answer
 
     def kill(self) -> None:
-        with self._lock:
-            if not self.dead:
-                self._queue.put(None)
-                self._kill_child()
+        with self._turn:
+            self._closed = True
             self.dead = self.dead or self._thread is None
+            self._kill_child()
+            self._turn.notify()
+
+    def _queue(self, request: _Request) -> None:
+        if self.dead or self._closed:
+            return request.fail(Died("it was closed", guilty=False, served=self.served))
+        self._waiting.append(request)
+        self._turn.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="worker", daemon=True)
+            self._thread.start()
+
+    def _ask_at_once(self, request: _Request) -> None:
+        """What is not answered in a moment is left to the thread."""
+        line = None
+        try:
+            line = self._exchange(request, MOMENT_S)
+        except _Gone as gone:
+            request.gone = gone
+        if line is not None:
+            request.give(line)
+        with self._turn:
+            self._busy = False
+            if line is None:
+                self._waiting.appendleft(request)
+            if self._waiting or self._closed:
+                self._turn.notify()
 
     def _serve(self) -> None:
-        request: _Request | None = None
+        request, why = None, "it was closed"
         try:
             self._start()
-            self._exchange(b"", self._start_s)
+            self._exchange(_Request(memoryview(b""), self._start_s, bytes))
             self.served = True
-            while (request := self._queue.get()) is not None:
-                self._look()
-                answer = self._exchange(request.line, request.seconds)
-                request.answer.set_result(answer)
+            while (request := self._next()) is not None:
+                line = self._exchange(request)
+                assert line is not None
+                request.give(line)
         except (_Gone, OSError) as error:
-            self._why = str(error)
+            why = str(error)
         finally:
-            self._end(request)
+            self._end(request, why)
 
-    def _look(self) -> None:
-        """Before a request: a process that died of something else is not the request's doing."""
-        assert self._child is not None
-        if self._child.poll() is not None:
-            self._innocent = True
-            raise _Gone(self._last_words())
+    def _next(self) -> _Request | None:
+        """The next request, once nobody else is talking to the process; None if it is closed."""
+        with self._turn:
+            self._busy = False
+            while self._busy or not (self._waiting or self._closed):
+                self._turn.wait()
+            if self._closed:
+                return None
+            self._busy = True
+            return self._waiting.popleft()
 
     def _start(self) -> None:
         pipe = subprocess.PIPE
-        self._child = subprocess.Popen(
+        child = subprocess.Popen(
             self._command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._environ, bufsize=0, start_new_session=True
         )
-        child = self._child
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
@@ -128,37 +180,54 @@ class Process:
         self._poll = select.poll()
         self._poll.register(self._out, select.POLLIN)
         self._poll.register(self._err, select.POLLIN)
+        with self._turn:
+            self._child = child
+            if self._closed:
+                self._kill_child()
 
-    def _exchange(self, line: bytes, seconds: float) -> bytes:
-        """Write `line`, return the next line that comes."""
-        deadline = time.monotonic() + seconds
-        unsent = self._write(memoryview(line))
-        if unsent:
-            self._poll.register(self._in, select.POLLOUT)
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise _Gone(f"no answer within {seconds:g} s")
-            for fd, _ in self._poll.poll(left * 1000 + 1):
+    def _exchange(self, request: _Request, moment: float | None = None) -> bytes | None:
+        """The next line that comes after the request is written, or goes on being so; None: not within the moment."""
+        if request.gone:
+            raise request.gone
+        if request.deadline is None:
+            self._look()
+            request.deadline = time.monotonic() + request.seconds
+            self._write(request)
+            if request.unsent:
+                self._poll.register(self._in, select.POLLOUT)
+        end = request.deadline if moment is None else time.monotonic() + moment
+        while (left := end - time.monotonic()) > 0:
+            for fd, _ in self._poll.poll(math.ceil(left * 1000)):
                 if fd == self._in:
-                    unsent = self._write(unsent)
-                    if not unsent:
+                    self._write(request)
+                    if not request.unsent:
                         self._poll.unregister(self._in)
                 elif fd == self._err:
                     self._hear()
-                elif answer := self._read():
-                    return answer
+                elif (line := self._read()) is not None:
+                    return line
+        if moment is None:
+            raise _Gone(f"no answer within {request.seconds:g} s")
+        return None
 
-    def _write(self, data: memoryview) -> memoryview:
-        """What could not be written yet."""
+    def _look(self) -> None:
+        """A process that died before it was given a request did not die of it."""
+        assert self._child is not None
+        if self._child.poll() is not None:
+            self._innocent = True
+            raise _Gone(self._last_words())
+
+    def _write(self, request: _Request) -> None:
         try:
-            return data[os.write(self._in, data[:CHUNK]) :] if data else data
+            while request.unsent:
+                request.unsent = request.unsent[os.write(self._in, request.unsent) :]
         except BlockingIOError:
-            return data
+            return
         except BrokenPipeError:
             raise _Gone(self._last_words()) from None
 
     def _read(self) -> bytes | None:
+        """The line, if it is whole."""
         data = os.read(self._out, CHUNK)
         if not data:
             raise _Gone(self._last_words())
@@ -167,8 +236,8 @@ class Process:
             raise _Gone(f"an answer of more than {self._answer_bytes} bytes")
         if b"\n" not in data:
             return None
-        answer, _, self._unread = self._unread.partition(b"\n")
-        return bytes(answer)
+        line, _, self._unread = self._unread.partition(b"\n")
+        return bytes(line)
 
     def _hear(self) -> bool:
         data = os.read(self._err, CHUNK)
@@ -181,7 +250,8 @@ class Process:
         assert self._child is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1)
-        self._kill_child()
+        with self._turn:
+            self._kill_child()
         code = self._child.wait()
         with contextlib.suppress(KeyError, BlockingIOError):  # it has ended before, or somebody else holds it
             while self._hear():
@@ -190,27 +260,24 @@ class Process:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         return f"the process was {how}" + (f": {said}" if said else "")
 
-    def _end(self, at_hand: _Request | None) -> None:
-        with self._lock:
+    def _end(self, at_hand: _Request | None, why: str) -> None:
+        with self._turn:
             self.dead = True
+            self._kill_child()
             if self._child is not None:
-                self._kill_child()
                 self._child.wait()
                 for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
                     if pipe is not None:
                         pipe.close()
-            if at_hand is not None:
-                self._fail(at_hand, guilty=not self._innocent)
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    if (waiting := self._queue.get_nowait()) is not None:
-                        self._fail(waiting, guilty=False)
-
-    def _fail(self, request: _Request, *, guilty: bool) -> None:
-        request.answer.set_exception(Died(self._why, guilty=guilty, served=self.served))
+            waiting = list(self._waiting)
+            self._waiting.clear()
+        if at_hand is not None:
+            at_hand.fail(Died(why, guilty=not self._innocent, served=self.served))
+        for request in waiting:
+            request.fail(Died(why, guilty=False, served=self.served))
 
     def _kill_child(self) -> None:
-        """It and what it started."""
+        """It and what it started. The lock is held."""
         if self._child is not None and self._child.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)

@@ -50,6 +50,8 @@ class Outcome:
     """In [0, 1]; None unless `kind` is `scored`. Success = score >= store.rows.SUCCESS."""
     violation: str | None = None
     detail: str = ""
+    marks: dict[str, float] = field(default_factory=dict)
+    """Other measures of the same episode, in [0, 1], where the environment has some."""
 
     @property
     def success(self) -> bool:
@@ -137,6 +139,10 @@ class Env(Protocol):
 
     def twins(self, task: Task) -> list[str]:
         """Keys of exact duplication: two tasks that share one are twins (same question or same reference)."""
+        ...
+
+    def parts(self, task: Task) -> list[str]:
+        """Parts of a suite that the task is in, each of which has a score of its own; [] if there are none."""
         ...
 
     def answers(self, task: Task) -> list[str]:

@@ -22,12 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from envs.episode import Episode, Job, Played, Terms, action_text, is_late, sample
+from envs.episode import Episode, Job, Played, Terms, action_text, is_late, said, sample
 from envs.protocols import Env, Policy
 from envs.waiting import Closing, Group, side_by_side
 from store.rows import Purpose, content_id
 
-__all__ = ["Job", "Played", "action_text", "is_late", "play", "sampling_seed"]
+__all__ = ["Job", "Played", "action_text", "is_late", "play", "said", "sampling_seed"]
 
 Groups = Mapping[str, Group]
 """By task id."""

@@ -56,19 +56,22 @@ class Venv:
 
     def install(self) -> Path:
         """Its folder, made unless it is there; several processes may ask at once. InfraError where pip fails."""
-        with _locked(self.folder):
+        with _locked(self.folder) as lock:
             if not self.installed:
-                self._make()
+                self._make(lock)
         return self.folder
 
-    def _make(self) -> None:
+    def _make(self, lock: int) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-        _run([sys.executable, "-m", "venv", str(self.folder)], f"env install {self.name}: the venv cannot be made")
+        _run(
+            [sys.executable, "-m", "venv", str(self.folder)], f"env install {self.name}: the venv cannot be made", lock
+        )
         pip = [str(self.python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
         hint = "see that pip reaches an index (PIP_INDEX_URL names another one), and run the same command again"
         _run(
             [*pip, "--no-deps", "-r", str(self.requirements)],
             f"env install {self.name}: pip cannot install {self.requirements.name}; {hint}",
+            lock,
         )
         if self.setup:
             _run([str(self.python), "-c", self.setup], f"env install {self.name}: the package cannot be set up")
@@ -84,16 +87,18 @@ def envs_dir() -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[int]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()
 
 
-def _run(command: list[str], problem: str) -> None:
-    """InfraError with the last line that the command said."""
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+def _run(command: list[str], problem: str, lock: int) -> None:
+    """InfraError with the first error that the command said.
+
+    The command holds the lock too: should this process be killed, nobody else writes there until it has ended."""
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", pass_fds=[lock])
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         errors = [line for line in said if line.startswith("ERROR:")] or said

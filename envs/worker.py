@@ -122,25 +122,17 @@ class Worker:
 
     def ask(self, request: Json, seconds: float | None = None) -> Future[Json]:
         """The answer; Died, or WorkerError."""
-        raw = self._process.send(json.dumps(request).encode() + b"\n", seconds or self.limits.request_s)
-        result: Future[Json] = Future()
-        raw.add_done_callback(lambda done: self._read(done, result))
-        return result
+        line = json.dumps(request).encode() + b"\n"
+        return self._process.send(line, seconds or self.limits.request_s, self._read)
 
-    def _read(self, raw: Future[bytes], result: Future[Json]) -> None:
-        try:
-            answer = json.loads(raw.result())
-            if "died" in answer:
-                raise Died(answer["died"], guilty=True, served=True)
-            if "ok" not in answer:
-                raise WorkerError(str(answer.get("error")))
-            self.rss_mb = answer["rss_mb"]
-        except BaseException as error:
-            if result.set_running_or_notify_cancel():
-                result.set_exception(error)
-            return
-        if result.set_running_or_notify_cancel():  # not where the event loop that waited for it is gone
-            result.set_result(answer["ok"])
+    def _read(self, line: bytes) -> Json:
+        answer = json.loads(line)
+        if "died" in answer:
+            raise Died(answer["died"], guilty=True, served=True)
+        if "ok" not in answer:
+            raise WorkerError(str(answer.get("error")))
+        self.rss_mb = answer.get("rss_mb", self.rss_mb)
+        return answer["ok"]
 
     def kill(self) -> None:
         self._process.kill()
@@ -336,8 +328,9 @@ class Remote:
 
 
 async def _wait(worker: Worker, request: Json) -> Json:
-    return await asyncio.wrap_future(worker.ask(request))
+    asked = worker.ask(request)
+    return asked.result() if asked.done() else await asyncio.wrap_future(asked)
 
 
 def digest(answer: Json) -> str:
-    return hashlib.sha256(json.dumps(answer, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(repr(answer).encode("utf-8", "surrogatepass")).hexdigest()

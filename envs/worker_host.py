@@ -8,10 +8,10 @@ empty here, so it can import none of ours but its own parts. It has `HANDLERS: {
 ready. Then one JSON object a line comes in on fd 0 and goes out on fd 1; both are moved away before the module is
 loaded, so that nothing it prints can be taken for an answer: fd 0 is then empty, fd 1 is stderr.
 
-An answer is {"ok": ..., "rss_mb": int}, or {"error": "..."} where the function raised: a fault of ours, never of the
-actor's, whose errors are results. {"died": "..."} where it raised ProcessLookupError: the session's own process, which
-some modules start, is gone. Out of memory, the process ends: it may be anybody's doing, which the parent finds out on
-a fresh one.
+An answer is {"ok": ...}, with "rss_mb" for the verb `open`, or {"error": "..."} where the function raised: a fault of
+ours, never of the actor's, whose errors are results. {"died": "..."} where it raised ProcessLookupError: the session's
+own process, which some modules start, is gone. Out of memory, the process ends: it may be anybody's doing, which the
+parent finds out on a fresh one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def _limit(limits: dict[str, float]) -> None:
 def _answer(handlers: dict[str, Callable[..., Any]], line: bytes) -> bytes:
     try:
         request = json.loads(line)
-        answer: dict[str, Any] = {"ok": handlers[request.pop("verb")](**request), "rss_mb": _rss_mb()}
+        verb = request.pop("verb")
+        answer: dict[str, Any] = {"ok": handlers[verb](**request)}
+        if verb == "open":
+            answer["rss_mb"] = _rss_mb()
         return json.dumps(answer).encode() + b"\n"
     except MemoryError:
         os._exit(OUT_OF_MEMORY)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,6 @@ from envs.errors import InfraError
 from envs.protocols import Env, Policy, Report
 from envs.rollout import Job, play, sampling_seed
 from evals.metrics import interval
-from evals.suites import slices
 from store.rows import Row, Score, Step, Task, Trajectory
 
 MAX_ATTEMPTS = 2
@@ -58,8 +57,8 @@ async def evaluate(
     Raises InfraError when more than half of the rollouts failed by infrastructure: such a score means nothing.
     """
     t = policy.version
-    rollouts = range(1) if k == 1 else range(1, k + 1)
-    final = {(row.task_id, row.k): row for row in done if row.outcome != "infra"}
+    rollouts = indices(k)
+    final = selected(tasks, k, done)
     tried = Counter((row.task_id, row.k) for row in done)
     jobs = [
         Job(task=task, k=i, seed=sampling_seed(seed, t, task.id, i), attempt=tried[task.id, i])
@@ -94,35 +93,51 @@ async def evaluate(
     return list(final.values())
 
 
+def indices(k: int) -> range:
+    """Of the rollouts of one task."""
+    return range(1) if k == 1 else range(1, k + 1)
+
+
+def selected(tasks: Iterable[Task], k: int, rows: Iterable[Trajectory]) -> dict[tuple[str | None, int], Trajectory]:
+    """The rows of these tasks' rollouts that have an outcome of their own, by (task id, index)."""
+    wanted = {(task.id, i) for task in tasks for i in indices(k)}
+    return {at: row for row in rows if row.outcome != "infra" and (at := (row.task_id, row.k)) in wanted}
+
+
 def _rows(trajectory: Trajectory, steps: list[Step]) -> list[Row]:
     return [trajectory, *steps]
 
 
 def scores(
-    run: str, t: int, name: str, tasks: Sequence[Task], rows: Iterable[Trajectory], seen: set[str]
+    run: str,
+    t: int,
+    name: str,
+    parts: Mapping[str, Collection[str]],
+    rows: Iterable[Trajectory],
+    metric: str = "accuracy",
 ) -> list[Score]:
-    """Accuracy of each slice that has scored tasks: the mean over tasks of the mean over their scored rollouts."""
+    """Mean score of each part (task ids) that has scored tasks: over tasks, of the mean over their scored rollouts."""
     by_task: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row.outcome == "scored" and row.task_id is not None and row.score is not None:
             by_task[row.task_id].append(row.score)
     result = []
-    for part, ids in slices(tasks, seen).items():
+    for part, ids in parts.items():
         values = [math.fsum(by_task[i]) / len(by_task[i]) for i in sorted(ids) if by_task.get(i)]
         if not values:
             continue
-        estimate = interval(values)
+        found = interval(values)
         result.append(
             Score(
                 run=run,
                 t=t,
                 suite=name,
                 slice=part,
-                metric="accuracy",
-                n=estimate.n,
-                value=estimate.value,
-                low=estimate.low,
-                high=estimate.high,
+                metric=metric,
+                n=found.n,
+                value=found.value,
+                low=found.low,
+                high=found.high,
             )
         )
     return result

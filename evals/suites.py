@@ -36,11 +36,18 @@ def _strides(n: int, limit: int) -> Iterator[int]:
         yield start + int(i * GOLDEN % 1 * (end - start))
 
 
-def slices(tasks: Collection[Task], seen: Collection[str]) -> dict[str, set[str]]:
-    """Task ids by slice: `all`, and `seen` / `unseen` by whether a seed task has the same structure."""
-    known = {task.id for task in tasks if task.structure in seen}
+def slices(env: Env, tasks: Collection[Task]) -> dict[str, set[str]]:
+    """Task ids by slice: `all`, `seen` and `unseen` by whether a seed task has the same structure (where there are seed
+    tasks), and the parts that the environment tells apart."""
     everything = {task.id for task in tasks}
-    return {"all": everything, "seen": known, "unseen": everything - known}
+    found = {"all": everything}
+    if structures := {task.structure for task in env.seed_tasks()}:
+        known = {task.id for task in tasks if task.structure in structures}
+        found |= {"seen": known, "unseen": everything - known}
+    for task in tasks:
+        for part in env.parts(task):
+            found.setdefault(part, set()).add(task.id)
+    return found
 
 
 def label(name: str, limit: int, k: int) -> str:

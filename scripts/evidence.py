@@ -40,7 +40,7 @@ policy = "smollm2"
 
 [seed_set]
 seeds = -1
-unguided = 100
+unguided = 250
 
 [train]
 method = "{method}"
@@ -50,8 +50,8 @@ threads = 1
 batch = 128
 
 [train.collect]
-tasks = 64
-temperature = 1.0
+tasks = 60
+temperature = 0.8
 max_tokens = 48
 
 [train.grpo]
@@ -59,7 +59,8 @@ lr = 6e-4
 beta = 0.0
 
 [train.sft]
-warm_tasks = 24
+warm_tasks = 36
+warm_epochs = 1
 epochs = 2
 
 [validate]

@@ -97,6 +97,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--groups", type=int, default=4, help="groups a step")
     parser.add_argument("--rollouts", type=int, default=8, help="K")
+    parser.add_argument("--weights", choices=("lora", "full"), default="lora", help="what is trained")
     parser.add_argument("--tokens", type=int, default=64, help="of a completion, at most")
     found = parser.parse_args()
     if found.tiny:
@@ -137,6 +138,7 @@ def measured(root: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The figures of a training of `options.steps` steps."""
     settings = TrainSettings(
         warm_start=False,
+        weights=options.weights,
         model=ModelSettings(),
         collect=CollectSettings(rollouts=options.rollouts, max_tokens=options.tokens),
         grpo=GrpoSettings(groups=options.groups),
@@ -172,6 +174,7 @@ def figures(kept: Kept, counts: dict[str, Any], wall: float, options: argparse.N
         "device": torch.cuda.get_device_name() if device() == "cuda" else f"cpu, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
         "model": "tiny" if options.tiny else "0.5B",
+        "weights": options.weights,
         "steps": len(kept.steps),
         "groups": counts["groups"],
         "rollouts": len(rollouts),
@@ -203,7 +206,7 @@ def table(report: dict[str, Any]) -> str:
     speed = report["tokens_per_s"]
     return "\n".join(
         [
-            f"{report['model']} on {report['device']}, torch {report['torch']}",
+            f"{report['model']} ({report['weights']}) on {report['device']}, torch {report['torch']}",
             head,
             *rows,
             f"sampled {speed['sample']} tokens/s, trained {speed['train']} tokens/s, "

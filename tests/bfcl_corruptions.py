@@ -13,9 +13,14 @@ Turns = list[list[Calls]]
 """Per turn steps, per step calls; a step is what one message holds."""
 KINDS = ("drop", "value", "add", "add_getter", "reorder", "repeat", "bad_name", "bad_keyword", "bad_type", "other_turn")
 GETTERS = (
-    "ls pwd get_account_info list_users displayCarStatus get_watchlist get_current_time list_all_airports "
-    "view_messages_sent get_all_credit_cards"
-).split()
+    "ls",
+    "pwd",
+    "get_account_info",
+    "displayCarStatus",
+    "get_watchlist",
+    "list_all_airports",
+    "view_messages_sent",
+)
 
 
 class Corruptor:

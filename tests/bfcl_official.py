@@ -1,8 +1,8 @@
 """The package's own executor and checker, for the tests of parity: runs in the venv of bfcl-eval.
 
-One case a line on stdin: {"entry": id, "turns": [[step]]}, a step being a list of calls as Python text; one result a line
-on stdout: {"valid": bool, "observations": [text]}. Each case has a process of its own, since the package's instances,
-default arguments and module lists are shared by all that runs in one.
+One case a line on stdin: {"entry": id, "turns": [[step]]}, a step being a list of calls as Python text; one result a
+line on stdout: {"valid": bool, "observations": [text]}. Each case has a process of its own, since the package's
+instances, default arguments and module lists are shared by all that runs in one.
 """
 
 from __future__ import annotations

@@ -44,5 +44,17 @@ def draft(*turns: tuple[str, list[tuple[str, Any]]], world: str = FILES, tools: 
     return Draft(world=world, user_turns=[words for words, _ in turns], reference=reference, tools=list(tools))
 
 
+def doubled(times: int) -> list[tuple[str, Any]]:
+    """Calls after which a walk through the files takes 2**times steps."""
+    made = []
+    for at in range(times):
+        copied = f"d{at}"
+        made += [
+            ("cp", {"source": "document", "destination": copied}),
+            ("mv", {"source": copied, "destination": "document"}),
+        ]
+    return made
+
+
 def official(env: Bfcl, suite: str, world: str) -> Task:
     return next(task for task in env.suites()[suite] if task.world == world)

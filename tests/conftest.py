@@ -29,8 +29,9 @@ def bfcl() -> Iterator[Bfcl]:
     from envs.bfcl.env import builtin
 
     VENV.install()
-    yield builtin()
-    builtin().close()
+    env = builtin("index")
+    yield env
+    env.close()
 
 
 @pytest.fixture(scope="session")

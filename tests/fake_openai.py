@@ -4,6 +4,7 @@ Each request takes the next behaviour of the script, the last one again and agai
 
     reply(text) | tool_call(name, arguments)   a normal answer (arguments as a raw string, so it may be bad JSON)
     status(code, retry_after)                  an error response
+    answering(function)                        the message that the function makes of the request's body
     tarpit(seconds)                            says nothing for so long
     cut()                                      closes the connection in the middle of the body
     garbage()                                  200 with a body that is no JSON
@@ -54,6 +55,10 @@ def reply(text: str) -> Behaviour:
     return lambda handler: _send(handler, 200, _completion({"content": text}))
 
 
+def answering(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Behaviour:
+    return lambda handler: _send(handler, 200, _completion(answer(handler.asked)))  # type: ignore[attr-defined]
+
+
 def tool_call(name: str, arguments: str) -> Behaviour:
     function = {"name": name, "arguments": arguments}
     message = {"content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
@@ -93,9 +98,9 @@ def serve(*script: Behaviour) -> Iterator[FakeServer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
-                fake.requests.append(json.loads(body))
+                fake.requests.append(self.asked)
                 fake.times.append(time.monotonic())
                 behaviour = left.pop(0) if len(left) > 1 else left[0]
             behaviour(self)

@@ -209,6 +209,9 @@ class EchoEnv:
     def twins(self, task: Task) -> list[str]:
         return [content_id("echo", task.world, task.reference)]
 
+    def parts(self, task: Task) -> list[str]:
+        return []
+
     def answers(self, task: Task) -> list[str]:
         return [content_id("answer", task.world, str(task.expected).casefold())]
 

@@ -1,7 +1,7 @@
 """What the tests of GRPO share: a world with mixed rewards, a trainer on given groups, jobs of a tiny model.
 
 `python -m tests.grpo_jobs DIR T [STALENESS]` runs one iteration with a store in DIR, to be killed and run again;
-FULL_AT is the optimiser step that finds the disk full.
+FULL_AT is the optimiser step that finds the disk full, WEIGHTS what is trained.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from store.db import Store
 from store.rows import Metric, Row, Step, Task, Trajectory
 from tests.fakes import EchoEnv, EchoSession
 from tests.training_child import a_job
-from training.config import CollectSettings, EngineSettings, GrpoSettings, ModelSettings, SftSettings, TrainSettings
+from training.config import (
+    CollectSettings,
+    EngineSettings,
+    GrpoSettings,
+    ModelSettings,
+    SftSettings,
+    TrainedWeights,
+    TrainSettings,
+)
 from training.engine import Engine, Engines
 from training.groups import Group, Ledger
 from training.grpo import GroupTrainer, Job, Server, make_trainer
@@ -39,6 +47,12 @@ SETTINGS = TrainSettings(
     sft=SftSettings(lora_r=4, lora_alpha=8),
     grpo=GrpoSettings(groups=2, lr=1e-2, beta=0.05),
 )
+
+
+FULL = SETTINGS.model_copy(
+    update={"weights": "full", "grpo": GrpoSettings(groups=2, lr=1e-3, beta=0.05), "sft": SftSettings(lr=1e-3)}
+)
+"""The same with all weights trained."""
 
 
 def ahead(staleness: int) -> TrainSettings:
@@ -100,9 +114,9 @@ class Beside(HFPolicy):
 class BesideEngines(Engines):
     """As if `backend = "vllm"` had started `Beside`."""
 
-    def _build(self, folder: Path, adapters: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
+    def _build(self, folder: Path, layers: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
         settings = self._settings.model
-        return Beside(folder, spec=spec, adapters=adapters, version=version, step=step, settings=settings)
+        return Beside(folder, spec=spec, layers=layers, version=version, step=step, settings=settings)
 
 
 @dataclass
@@ -182,11 +196,19 @@ def run_stored(
 
 
 def a_trainer(
-    folder: Path, scratch: Path, groups: Sequence[Group], *, rollouts: int, epsilon: float, beta: float
+    folder: Path,
+    scratch: Path,
+    groups: Sequence[Group],
+    *,
+    rollouts: int,
+    epsilon: float,
+    beta: float,
+    weights: TrainedWeights = "lora",
 ) -> GroupTrainer:
     """A trainer that is handed these groups, one a micro-batch."""
     settings = SETTINGS.model_copy(
         update={
+            "weights": weights,
             "collect": CollectSettings(rollouts=rollouts),
             "grpo": GrpoSettings(groups=1, epsilon=epsilon, beta=beta),
         }
@@ -202,4 +224,4 @@ if __name__ == "__main__":
     if more:
         run_stored(Path(place), int(iteration), score=coin, settings=ahead(int(more[0])), engines=BesideEngines)
     else:
-        run_stored(Path(place), int(iteration))
+        run_stored(Path(place), int(iteration), settings=FULL if os.environ.get("WEIGHTS") == "full" else SETTINGS)

@@ -14,7 +14,7 @@ import pytest
 from envs.bfcl.catalog import pool
 from envs.bfcl.env import Bfcl
 from envs.worker import Limits
-from tests.bfcl_play import FILES, draft, message, run, session, shown
+from tests.bfcl_play import FILES, doubled, draft, message, run, session, shown
 
 MATH = "multi_turn_base_15"
 CODE = [
@@ -23,7 +23,7 @@ CODE = [
     "open('HACKED', 'w').write('x')",
     "execution_results.extend(['forged'])",
     "[c for c in ().__class__.__mro__]",
-    "exec('import subprocess; subprocess.run([\"touch\", \"HACKED\"])')",
+    'exec(\'import subprocess; subprocess.run(["touch", "HACKED"])\')',
     "ls() or __import__('os').fork()",
     "lambda: 0",
     "ls\n__import__('os').system('touch HACKED')",
@@ -32,7 +32,20 @@ CODE = [
 NAMES: list[Any] = [
     *CODE,
     *("__init__", "__class__", "__dict__", "__reduce__", "_load_scenario", "_current_dir", "root", "_api_description"),
-    *("eval", "exec", "open", "getattr", "print", "kill", "exit", "os.system", "GorillaFileSystem.ls", "ls()", "ls ", " ls"),
+    *(
+        "eval",
+        "exec",
+        "open",
+        "getattr",
+        "print",
+        "kill",
+        "exit",
+        "os.system",
+        "GorillaFileSystem.ls",
+        "ls()",
+        "ls ",
+        " ls",
+    ),
     *("", "x" * 10_000, "\x00", "\ud800", "ls\u200b", None, 3, True, [], {}, ["ls"], {"name": "ls"}),
 ]
 KEYS = [*CODE, "self", "__class__", "a=1, b", "", "\x00", "\ud800"]
@@ -160,7 +173,7 @@ def test_what_is_no_list_of_calls_ends_the_turn(env: Bfcl, calls: Any) -> None:
     async def play() -> bool:
         opened = session(env, task=task)
         await opened.start()
-        return (await opened.act({"role": "assistant", "content": "<tool_call>{\"name\": ", "tool_calls": calls})).done
+        return (await opened.act({"role": "assistant", "content": '<tool_call>{"name": ', "tool_calls": calls})).done
 
     assert run(play())
 
@@ -200,10 +213,8 @@ def test_a_directory_in_itself(env: Bfcl) -> None:
         return texts, (await opened.evaluate()).score, (await forked.evaluate()).score
 
     texts, score, forked = run(play())
-    assert texts == [
-        '{"result": "\'document\' copied to \'document/document\'"}',
-        "Error during execution: maximum recursion depth exceeded",
-    ] or "recursion" in texts[1]
+    assert texts[0] == "{\"result\": \"'document' copied to 'document/document'\"}"
+    assert "recursion" in texts[1]
     assert (score, forked) == (1.0, 1.0)
     assert run(env.replay(task)).success
 
@@ -212,16 +223,11 @@ def test_copies_of_copies_are_the_policys_own_fault(env: Bfcl) -> None:
     """Each copy doubles what `find` walks. It is cut off on two workers, observed as an error, and the rollout is
     scored."""
     task = env.materialize(draft(("Make a folder called new.", [("mkdir", {"dir_name": "new"})])), "explored")
-    doubling = [
-        call
-        for at in range(40)
-        for call in (("cp", {"source": "document", "destination": f"d{at}"}), ("mv", {"source": f"d{at}", "destination": "document"}))
-    ]
 
     async def play() -> tuple[str, list[str], Any]:
         opened = session(env, task=task)
         await opened.start()
-        await opened.act(message(*doubling))
+        await opened.act(message(*doubled(40)))
         started = time.monotonic()
         (text,) = await shown(opened, ("find", {"path": "."}))
         assert time.monotonic() - started < 30

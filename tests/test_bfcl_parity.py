@@ -1,4 +1,5 @@
-"""Verdicts and observations are those of the package's own executor and checker; each deviation has a test of its own."""
+"""Verdicts and observations are those of the package's own executor and checker, but for deviations that have tests of
+their own (test_bfcl_session.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envs.bfcl.catalog import ENVIRON, VENV, Catalog, Entry
+from envs.bfcl.catalog import ENVIRON, VENV, Entry
 from envs.bfcl.env import Bfcl
 from tests.bfcl_corruptions import Corruptor, Turns, text
 
@@ -59,7 +60,7 @@ def compare(cases: Sequence[Case], theirs: Sequence[Any], mine: Sequence[Any]) -
 
 @pytest.fixture(scope="module")
 def entries(bfcl: Bfcl) -> dict[str, Entry]:
-    return Catalog(bfcl.pool).entries
+    return bfcl.catalog.entries
 
 
 def grouped(entry: Entry) -> Turns:

@@ -136,13 +136,16 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
     """A new flag is a promise: add it here on purpose."""
     assert flags(main) == {
         "init": [],
-        "seed": ["--json", "--resume", "--run", "--set", "--workspace"],
-        "evolve": ["--json", "--overlap", "--resume", "--rounds", "--run", "--set", "--workspace"],
+        "seed": ["--env", "--json", "--resume", "--run", "--set", "--workspace"],
+        "evolve": ["--env", "--json", "--overlap", "--resume", "--rounds", "--run", "--set", "--workspace"],
         "train": ["--follow", "--json", "--resume", "--rounds", "--run", "--set", "--snapshot", "--workspace"],
         "signals": ["--json", "--run", "--set", "--workspace"],
         "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
         "validate": ["--json", "--run", "--set", "--workspace"],
-        "eval": ["--json", "--limit", "--policy-version", "--run", "--set", "--suite", "--workspace"],
+        "eval": [
+            *["--env", "--json", "--limit", "--policy", "--policy-version", "--rescore", "--run", "--samples", "--set"],
+            *["--suite", "--workspace"],
+        ],
         "serve": ["--json", "--policy-version", "--port", "--run", "--set", "--workspace"],
         "status": ["--json", "--long", "--run", "--workspace"],
         "sql": ["--csv", "--json", "--workspace"],

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from envs import registry
-from evals.run import scores
-from evals.suites import label, suite
+from envs.bfcl.env import Bfcl
+from evals.run import scores, selected
+from evals.suites import label, slices, suite
 from tests.store_rows import task, trajectory
 
 ENV = registry.get("text2sql")
@@ -36,7 +37,27 @@ def test_a_part_is_another_measure() -> None:
 
 def test_an_empty_slice_has_no_score() -> None:
     tasks = [replace(task(number), structure="A") for number in (1, 2)]
+    parts: dict[str, set[str]] = {"all": {one.id for one in tasks}, "unseen": set()}
+    parts["seen"] = parts["all"]
     rows = [trajectory(one.id, purpose="eval", score=1.0) for one in tasks]
-    found = scores("r", 0, "gold", tasks, rows, {"A"})
+    found = scores("r", 0, "gold", parts, rows)
     assert [(row.slice, row.n, row.value, row.high) for row in found] == [("all", 2, 1.0, 1.0), ("seen", 2, 1.0, 1.0)]
-    assert scores("r", 0, "gold", tasks, [], {"A"}) == []
+    assert scores("r", 0, "gold", parts, []) == []
+
+
+def test_slices_are_seen_unseen_and_the_parts_that_the_environment_tells(bfcl: Bfcl) -> None:
+    whole = suite(ENV, "gold")
+    found = slices(ENV, whole)
+    assert list(found) == ["all", "seen", "unseen"]
+    assert len(found["seen"]) + len(found["unseen"]) == len(found["all"]) == len(whole)
+    by_service = slices(bfcl, suite(bfcl, "multi_turn_base"))
+    assert len(by_service) == 9
+    assert len(by_service["all"]) == 200
+    assert max(len(ids) for name, ids in by_service.items() if name != "all") < 200
+
+
+def test_a_greedy_rollout_is_no_sample() -> None:
+    one = task(1)
+    rows = [replace(trajectory(one.id, purpose="eval", score=1.0), k=k) for k in range(4)]
+    assert [at for _, at in selected([one], 1, rows)] == [0]
+    assert [at for _, at in selected([one], 2, rows)] == [1, 2]

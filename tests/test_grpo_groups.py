@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -187,6 +188,17 @@ def test_a_limited_draw_has_no_task_twice_and_a_task_without_history_is_within_r
     drawn = task_order(tasks, 0, 3, limit=8)
     assert len({task.id for task in drawn}) == 8
     assert drawn == task_order(tasks, 0, 3, limit=8, rates={task.id: 0.5 for task in tasks})
+
+
+def test_a_task_without_history_is_judged_by_those_of_its_structure() -> None:
+    tasks = [
+        replace(task, structure=str(i % 2))
+        for i, task in enumerate(ScoredEnv(words=[f"word{i}" for i in range(40)]).seed_tasks())
+    ]
+    rates = {task.id: float(task.structure == "1") / 2 for task in tasks[:10]}
+    drawn = [task for t in range(200) for task in task_order(tasks, 0, t, limit=10, rates=rates)]
+    fresh = [task for task in drawn if task.id not in rates]
+    assert 0.72 < sum(task.structure == "1" for task in fresh) / len(fresh) < 0.82, "as above: 15 of each"
 
 
 def test_time_of_requests_that_overlap_is_counted_once() -> None:

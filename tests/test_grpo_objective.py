@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from peft import PeftModel
 
 from tests.grpo_jobs import a_trainer
 from tests.tiny_model import write_random_model
+from training.config import TrainedWeights
 from training.flatten import Row
 from training.groups import Group, Member
+from training.model import load_model
 
 EPSILON, BETA = 0.2, 0.05
 
@@ -28,7 +33,17 @@ def logps(model: Any, row: Row) -> torch.Tensor:
     return scores.gather(-1, torch.tensor(row.completion_ids)[:, None]).squeeze(-1)
 
 
-def objective(model: Any, group: Group) -> torch.Tensor:
+@contextmanager
+def reference_of(model: Any, folder: Path) -> Iterator[Any]:
+    """Version 0: the model without its adapter, or, where it has none, the model as it was loaded."""
+    if isinstance(model, PeftModel):
+        with model.disable_adapter():
+            yield model
+    else:
+        yield load_model(folder, "float32", attention="eager")
+
+
+def objective(model: Any, folder: Path, group: Group) -> torch.Tensor:
     """J of one group: the equation, row by row, token by token."""
     scored = [(member.row, member.score) for member in group.members if member.row and member.score is not None]
     rewards = torch.tensor([score for _, score in scored])
@@ -36,8 +51,8 @@ def objective(model: Any, group: Group) -> torch.Tensor:
     total, tokens = torch.zeros(()), 0
     for (row, _), advantage in zip(scored, advantages, strict=True):
         new = logps(model, row)
-        with torch.no_grad(), model.disable_adapter():
-            reference = logps(model, row)
+        with torch.no_grad(), reference_of(model, folder) as below:
+            reference = logps(below, row)
         for at, sampled in enumerate(row.env_mask):
             if not sampled:
                 continue
@@ -71,25 +86,29 @@ def a_group(generator: torch.Generator, *, prompts: int = 1) -> Group:
     return Group(task="x", members=members)
 
 
+@pytest.mark.parametrize("weights", ["lora", "full"])
 @pytest.mark.parametrize("prompts", [1, 2], ids=["one prompt", "two prompts"])
-def test_loss_and_gradient_are_those_of_the_equation(folder: Path, tmp_path: Path, prompts: int) -> None:
+def test_loss_and_gradient_are_those_of_the_equation(
+    folder: Path, tmp_path: Path, prompts: int, weights: TrainedWeights
+) -> None:
     generator = torch.Generator().manual_seed(prompts)
     group = a_group(generator, prompts=prompts)
-    trainer = a_trainer(folder, tmp_path, [group], rollouts=8, epsilon=EPSILON, beta=BETA)
+    trainer = a_trainer(folder, tmp_path, [group], rollouts=8, epsilon=EPSILON, beta=BETA, weights=weights)
     model = trainer.model.train()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if "lora_B" in name:
-                weight.normal_(0, 0.02, generator=generator)
+            if "lora_B" in name or weights == "full":
+                weight += 0.02 * torch.randn(weight.shape, generator=generator)
     on_policy(model, group, generator)
     trainer.rollout_func.groups = [group]
     inputs = trainer._prepare_inputs([{"prompt": ""} for _ in range(8)])
     loss = trainer.compute_loss(model, inputs)
     loss.backward()
     trained = [weight for weight in model.parameters() if weight.requires_grad]
+    assert len(trained) == (len(list(model.parameters())) if weights == "full" else 28)
     found = [weight.grad.clone() for weight in trained]
     model.zero_grad()
-    wanted = -objective(model, group)
+    wanted = -objective(model, folder, group)
     wanted.backward()
     torch.testing.assert_close(loss.detach(), wanted.detach(), atol=1e-5, rtol=1e-4)
     assert sum(float(gradient.norm()) for gradient in found) > 0.1

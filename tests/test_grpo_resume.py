@@ -48,7 +48,8 @@ def rollouts(root: Path) -> list[Any]:
 
 
 def weights(root: Path) -> dict[str, torch.Tensor]:
-    return load_file(root / "checkpoints/1/adapter_model.safetensors")
+    [file] = (root / "checkpoints/1").glob("*.safetensors")
+    return load_file(file)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,20 @@ def test_killed_and_resumed_it_equals_an_uninterrupted_run(whole: Path, tmp_path
     assert finish(tmp_path, KILL_COUNTER=str(tmp_path / "operations"), KILL_AT=str(at)) == -signal.SIGKILL
     assert finish(tmp_path) == 0
     same(tmp_path, whole)
+
+
+@pytest.mark.slow
+def test_all_weights_too_are_those_of_an_uninterrupted_run(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for root in (whole, broken):
+        root.mkdir()
+    counter = {root: {"WEIGHTS": "full", "KILL_COUNTER": str(root / "operations")} for root in (whole, broken)}
+    assert finish(whole, KILL_AT="0", **counter[whole]) == 0
+    at = int(0.6 * len((whole / "operations").read_text()))
+    assert finish(broken, KILL_AT=str(at), **counter[broken]) == -signal.SIGKILL
+    assert list(broken.glob("checkpoints/.steps-0/*/model.safetensors")), "it was killed between two steps"
+    assert finish(broken, WEIGHTS="full") == 0
+    same(broken, whole)
 
 
 @pytest.mark.slow

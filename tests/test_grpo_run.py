@@ -85,7 +85,7 @@ def test_each_step_leaves_its_figures(ran: Ran) -> None:
 def test_the_reference_is_version_0_in_all_iterations(ran: Ran) -> None:
     root = ran.root / "checkpoints"
     assert [checkpoint.required(root, v).on for v in (1, 2)] == [0, 0]
-    assert checkpoint.adapters(root, 2) == [root / "2"]
+    assert checkpoint.layers(root, 2) == [root / "2"]
     kl = {row.step: row.value for row in of(Metric, ran.rows) if row.name == "kl"}
     later = min(step for step in kl if step > ran.counts[0]["steps"])
     assert kl[later] > 0, "a reference that moved along would give 0 at the first step of an iteration"
@@ -99,7 +99,7 @@ def test_both_iterations_moved_the_weights(ran: Ran) -> None:
 
 def test_what_samples_is_what_was_trained(ran: Ran) -> None:
     folder, root = ran.root / "model", ran.root / "checkpoints"
-    plain = dict(merged(folder, checkpoint.adapters(root, 2), "float32").named_parameters())
+    plain = dict(merged(folder, checkpoint.layers(root, 2), "float32").named_parameters())
     trained = with_adapter(load_model(folder, "float32"), root / "2")
     for name, weight in merged_weights(trained):
         assert weight.equal(plain[name])
@@ -171,10 +171,10 @@ def test_an_engine_that_is_kept_takes_over_the_next_versions_weights(ran: Ran) -
     folder, root = ran.root / "model", ran.root / "checkpoints"
     engines = Engines(SETTINGS, run="r", home=ran.root)
     first = engines.get(folder, [], spec="x", version=0, step=0)
-    again = engines.get(folder, checkpoint.adapters(root, 2), spec="x", version=2, step=9)
+    again = engines.get(folder, checkpoint.layers(root, 2), spec="x", version=2, step=9)
     assert again is first
     assert (again.version, again.step) == (2, 9)
-    wanted = merged(folder, checkpoint.adapters(root, 2), "float32").state_dict()
+    wanted = merged(folder, checkpoint.layers(root, 2), "float32").state_dict()
     assert isinstance(again, HFPolicy)
     for name, weight in again.model.state_dict().items():
         assert weight.equal(wanted[name]), name

@@ -15,6 +15,7 @@ import torch
 from tests.grpo_jobs import HERE
 from training import checkpoint, ranks
 from training.folders import fingerprints
+from training.model import load_model, merged
 
 ALONE = [sys.executable, "-m"]
 TWO = [*ALONE, "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
@@ -37,6 +38,15 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two iterations on two processes."""
     root = tmp_path_factory.mktemp("two")
     done = job(TWO, root)
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture(scope="module")
+def two_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All weights trained on two processes."""
+    root = tmp_path_factory.mktemp("two-full")
+    done = job(TWO, root, "full")
     assert done.returncode == 0, done.stderr
     return root
 
@@ -104,8 +114,52 @@ def test_where_rank_0_fails_the_other_ends(tmp_path: Path, case: str, reason: st
 
 
 @pytest.mark.slow
-def test_a_split_model_is_gathered_for_the_sampler(tmp_path: Path) -> None:
-    done = job(TWO, tmp_path, "sharded")
+def test_all_weights_too_are_trained_by_both_ranks_as_by_one_process(two_full: Path, tmp_path: Path) -> None:
+    done = job(ALONE, tmp_path, "full")
+    assert done.returncode == 0, done.stderr
+    assert len(steps(two_full)) >= 4
+    for step in steps(two_full):
+        mine, theirs = weights(two_full, step), weights(two_full, step, 1)
+        assert all(weight.equal(theirs[name]) for name, weight in mine.items())
+    same_step(tmp_path, two_full)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "unsplit"), [("fsdp", "two"), ("fsdp-full", "two_full")])
+def test_what_accelerate_splits_is_trained_as_the_whole(
+    tmp_path: Path, case: str, unsplit: str, request: pytest.FixtureRequest
+) -> None:
+    done = job(TWO, tmp_path, case)
+    assert done.returncode == 0, done.stderr
+    whole = request.getfixturevalue(unsplit)
+    same_step(whole, tmp_path)
+    for version in (1, 2):
+        made, wanted = (checkpoint.required(root / "checkpoints", version) for root in (tmp_path, whole))
+        assert made.weights == wanted.weights
+        assert made.files.keys() - {"optimizer.bin"} == wanted.files.keys() - {"optimizer.pt"}
+    kept = dict(
+        merged(tmp_path / "model", checkpoint.layers(tmp_path / "checkpoints", 2), "float32").named_parameters()
+    )
+    last = weights(tmp_path, steps(tmp_path)[-1])
+    assert case == "fsdp" or all(weight.equal(kept[name]) for name, weight in last.items())
+
+
+def same_step(one: Path, other: Path) -> None:
+    """The first: both have sampled the same for it."""
+    begun = dict(load_model(one / "model", "float32").named_parameters())  # of an adapter, what moves begins at 0
+    mine, theirs = weights(one, 1), weights(other, 1)
+    assert mine.keys() == theirs.keys()
+    names = [name for name in mine if "lora_A" not in name]
+    moved = torch.cat([(mine[name] - begun.get(name, 0)).detach().flatten() for name in names])
+    apart = torch.cat([(theirs[name] - mine[name]).flatten() for name in names])
+    # AdamW's first step has the same length however small a gradient is, so that rounding turns a few of them around.
+    assert apart.norm() < 0.05 * moved.norm()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["sharded", "sharded-full"])
+def test_a_split_model_is_gathered_for_the_sampler(tmp_path: Path, case: str) -> None:
+    done = job(TWO, tmp_path, case)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.glob("sharded-*")} == {"sharded-0", "sharded-1"}
 

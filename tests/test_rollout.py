@@ -176,7 +176,7 @@ def test_tool_calls_are_recorded_as_json() -> None:
         ({}, ""),
         ({"content": None}, ""),
         ({"content": "a\ud800"}, "a?"),
-        ({"content": [{"type": "text"}]}, '[{"type": "text"}]'),
+        ({"content": [{"type": "text"}]}, ' [{"type": "text"}]'),
         ({"tool_calls": "nonsense"}, '"nonsense"'),
         ({"tool_calls": [None, {"name": "f"}]}, '[null, {"name": "f", "args": null}]'),
     ],

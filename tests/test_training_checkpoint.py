@@ -39,12 +39,12 @@ def test_a_published_version_is_read_back(tmp_path: Path) -> None:
     assert read is not None
     assert (read.run, read.version, read.snapshot, read.counts) == ("r", 0, "abc", {"loss": 0.5})
     assert list(read.files) == ["adapter_model.safetensors"]
-    assert checkpoint.adapters(tmp_path, 0) == [tmp_path / "0"]
+    assert checkpoint.layers(tmp_path, 0) == [tmp_path / "0"]
 
 
 def test_the_base_model_is_a_version_without_adapter(tmp_path: Path) -> None:
     checkpoint.publish(tmp_path, a_version(0, adapter=False))
-    assert checkpoint.adapters(tmp_path, 0) == []
+    assert checkpoint.layers(tmp_path, 0) == []
 
 
 def test_the_newest_version_is_the_highest_complete_one(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_newest_version_is_the_highest_complete_one(tmp_path: Path) -> None:
 def test_a_missing_version_says_which_iteration_makes_it(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path, 3) is None
     with pytest.raises(StoreError, match="3 does not exist; train iteration 2 first"):
-        checkpoint.adapters(tmp_path, 3)
+        checkpoint.layers(tmp_path, 3)
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

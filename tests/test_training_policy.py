@@ -150,3 +150,14 @@ def test_an_adapter_of_another_model_is_refused(folder: Path, tmp_path: Path) ->
     wider.save_pretrained(tmp_path / "wider")
     with pytest.raises(UsageError, match=r"adapter .*adapter does not fit the model in .*wider"):
         merged(tmp_path / "wider", [tmp_path / "adapter"], "float32")
+
+
+def test_new_weights_remember_nothing_of_the_old_ones(folder: Path, tmp_path: Path) -> None:
+    policy = HFPolicy(folder, spec="x", settings=FLOAT)
+    (first,) = sample(policy, [a_request("ab")])
+    assert isinstance(first, Completion)
+    other = write_random_model(tmp_path / "other", context=256, seed=7)
+    policy.load(load_model(other, "float32").state_dict().items(), version=1, step=1)
+    following = a_request("ab")
+    following.messages.extend([first.message, {"role": "user", "content": "again"}])
+    assert sample(policy, [following]) == sample(HFPolicy(other, spec="x", settings=FLOAT), [following])

@@ -107,9 +107,9 @@ def test_the_same_job_gives_the_same_weights_and_rows(trained: Any, tmp_path: Pa
 
 def test_without_warm_start_version_0_is_the_base_model(tmp_path: Path) -> None:
     counts, _ = run(a_job(tmp_path, settings=SETTINGS.model_copy(update={"warm_start": False})))
-    assert checkpoint.adapters(tmp_path / "checkpoints", 0) == []
+    assert checkpoint.layers(tmp_path / "checkpoints", 0) == []
     assert counts["version"] == 1
-    assert checkpoint.adapters(tmp_path / "checkpoints", 1) == [tmp_path / "checkpoints" / "1"]
+    assert checkpoint.layers(tmp_path / "checkpoints", 1) == [tmp_path / "checkpoints" / "1"]
 
 
 def test_a_warm_start_can_be_shown_a_part_of_the_seed_tasks(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from envs import registry
 from envs.protocols import Message
 from store.errors import UsageError
 from tests.fakes import EchoEnv
@@ -17,7 +18,7 @@ from training import sft
 from training.chat import solution_ids
 from training.config import ModelSettings, SftSettings
 from training.model import load_model, load_tokenizer
-from training.sft import Solution, context, fine_tune, solutions
+from training.sft import Solution, context, fine_tune, first_of_each, solutions
 
 FLOAT = ModelSettings(dtype="float32", threads=1)
 QUICK = SftSettings(lr=1e-2, batch=2, lora_r=4, lora_alpha=8)
@@ -112,3 +113,12 @@ def test_references_that_do_not_replay_are_left_out() -> None:
     assert asyncio.run(solutions(env, tasks)) == [
         Solution(messages=env.solution(task)) for task in (tasks[0], tasks[2])
     ]
+
+
+def test_a_short_warm_start_is_shown_one_task_of_each_structure_first() -> None:
+    seeds = registry.get("text2sql").seed_tasks()
+    structures = {task.structure for task in seeds}
+    order = first_of_each(seeds)
+    assert sorted(task.id for task in order) == sorted(task.id for task in seeds)
+    assert {task.structure for task in order[: len(structures)]} == structures
+    assert order[0] == seeds[0]

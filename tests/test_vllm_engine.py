@@ -56,7 +56,7 @@ def engine(folder: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory
         spec=f"hf:{folder}",
         run="r001",
         home=tmp_path_factory.mktemp("run"),
-        adapters=[] if adapter is None else [adapter],
+        layers=[] if adapter is None else [adapter],
         version=3,
         step=9,
         engine=ENGINE,
@@ -127,7 +127,7 @@ def changed(model: Any, seed: int) -> Any:
 
 
 def test_ids_and_logprobs_are_the_models(engine: VLLMPolicy, folder: Path, adapter: Path) -> None:
-    ours = HFPolicy(folder, spec="hf:x", adapters=[adapter], settings=FLOAT)
+    ours = HFPolicy(folder, spec="hf:x", layers=[adapter], settings=FLOAT)
     entries = sample(engine, REQUESTS)
     assert difference(ours.model, REQUESTS, entries) < 1e-4
     greedy = [a_request(text, temperature=0.0) for text in ("ab", "hello", "zz")]

@@ -246,10 +246,10 @@ def test_a_session_is_used_from_one_event_loop_after_the_other(made: list[Pool])
 
 def test_a_cancelled_request_leaves_the_worker_to_others(made: list[Pool]) -> None:
     async def play() -> Any:
-        shared = pool(made, request_s=5.0)
+        shared = pool(made)
         one, two = await begun(shared), await begun(shared)
-        cut = asyncio.create_task(one.ask("act", do="speak", by=1))
-        await asyncio.sleep(0)
+        cut = asyncio.create_task(one.ask("act", do="hang"))
+        await asyncio.sleep(0.05)
         cut.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cut

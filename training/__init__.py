@@ -1,1 +1,1 @@
-"""Sampling, collecting rollouts, LoRA fine-tuning, checkpoints."""
+"""Sampling, collecting rollouts, fine-tuning, checkpoints."""

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: `checkpoints/<version>/` holds a LoRA adapter and, written last, its manifest."""
+"""Checkpoints of a run: `checkpoints/<version>/` holds an adapter, or all weights, and, written last, its manifest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 from safetensors import SafetensorError
 
-from store.errors import StoreError
+from store.errors import StoreError, UsageError
 from store.rows import Json
+from training.config import TrainedWeights
 from training.folders import MANIFEST, Files, building, differences, fingerprints
 
 
@@ -22,14 +23,16 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     base: str
     """Spec of the base model."""
     parent: int | None
-    """The version whose adapter was trained further; None = a fresh adapter."""
+    """The version that was trained further; None = the base model."""
     snapshot: str | None
     """Id of the snapshot that it was trained on; None for the base model itself."""
     adapter: bool
-    """False: this version has the weights of what it stands `on`, unchanged."""
+    """The folder has an adapter. Neither this nor `full`: the version has the weights of what it stands `on`."""
+    full: bool = False
+    """The folder has all weights of the model."""
     on: int | None = None
-    """The version whose merged weights this adapter was trained on; None = the base model itself. For GRPO that is
-    version 0 throughout the run: it is the fixed reference of the KL term."""
+    """The version whose weights this one was trained on; None = the base model itself. For GRPO that is version 0
+    throughout the run: it is the fixed reference of the KL term."""
     steps: int = 0
     """Optimiser steps of the run until here, the warm start's not counted."""
     counts: dict[str, Json]
@@ -37,9 +40,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = msgspec.field(default_factory=time.time)
     files: Files = {}
 
+    @property
+    def weights(self) -> TrainedWeights | None:
+        """What it has of its own."""
+        return "full" if self.full else "lora" if self.adapter else None
+
 
 def publish(root: Path, checkpoint: Checkpoint, write: Callable[[Path], None] | None = None) -> Path:
-    """Publish a version; `write` saves the adapter's files into a folder. StoreError if the disk does not take it."""
+    """Publish a version; `write` saves its weights into a folder. StoreError if the disk does not take it."""
     folder = root / str(checkpoint.version)
     try:
         with building(folder) as work:
@@ -76,11 +84,21 @@ def required(root: Path, version: int) -> Checkpoint:
     return checkpoint
 
 
-def adapters(root: Path, version: int) -> list[Path]:
-    """The adapter folders to be merged into the base model, in this order. StoreError if a version is not there."""
+def layers(root: Path, version: int) -> list[Path]:
+    """The folders that make the version of the base model (training/model.py). StoreError if one is not there."""
     checkpoint = required(root, version)
-    below = [] if checkpoint.on is None else adapters(root, checkpoint.on)
-    return [*below, root / str(version)] if checkpoint.adapter else below
+    own = [root / str(version)] if checkpoint.weights else []
+    below = [] if checkpoint.full or checkpoint.on is None else layers(root, checkpoint.on)
+    return [*below, *own]
+
+
+def refuse_other(weights: TrainedWeights, found: TrainedWeights | None, place: Path) -> None:
+    """UsageError where the weights in `place` are not of the kind that is to be trained."""
+    if found and found != weights:
+        raise UsageError(
+            f"train.weights = {weights!r}: {place} has {found!r}, and the one does not go on from the other; go on "
+            "with that, or start a new run"
+        )
 
 
 def newest(root: Path) -> int | None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 CUT_OFFS = {"top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"}
 """Names that have no setting here: sampling that cuts the distribution off biases the importance ratio."""
 Dtype = Literal["auto", "bfloat16", "float32"]
+TrainedWeights = Literal["lora", "full"]
 
 
 class ModelSettings(BaseModel):
@@ -17,7 +18,8 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dtype: Dtype = "auto"
-    """Of the base weights; `auto` = bfloat16 on a GPU or a CPU with AVX-512, else float32. LoRA is always float32."""
+    """Of the base weights; `auto` = bfloat16 on a GPU or a CPU with AVX-512, else float32. What is trained (LoRA or
+    all weights) is always kept in float32."""
     threads: int = Field(default=0, ge=0)
     """CPU threads; 0 = all. With 1, the same seed gives the same weights bit for bit."""
     batch: int = Field(default=64, ge=1)
@@ -54,14 +56,15 @@ class CollectSettings(BaseModel):
 
 
 class SftSettings(BaseModel):
-    """LoRA supervised fine-tuning on reference solutions."""
+    """Supervised fine-tuning on reference solutions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     warm_epochs: int = Field(default=2, ge=1)
     """Passes over the seed tasks in the warm start (version 0)."""
     warm_tasks: int = Field(default=0, ge=0)
-    """Seed tasks that the warm start is shown, the first of D_0; 0 = all. The others are left to the rewards."""
+    """Seed tasks that the warm start is shown, of as many structures as that allows; 0 = all. The others are left to
+    the rewards."""
     epochs: int = Field(default=1, ge=1)
     """Passes over D_t in the update of iteration t."""
     lr: float = Field(default=1e-3, gt=0)
@@ -127,6 +130,8 @@ class TrainSettings(BaseModel):
     """Fine-tune on the seed tasks before iteration 0; without it version 0 is the base model."""
     method: Literal["grpo", "sft"] = "grpo"
     """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
+    weights: TrainedWeights = "lora"
+    """What is trained, by the warm start too: an adapter on all linear layers, or all weights of the model."""
     accelerate: str = ""
     """File of accelerate that says on which processes GRPO trains, named from the workspace; empty = this one alone."""
     report_to: Literal["auto", "none", "tensorboard", "trackio", "wandb"] = "auto"

@@ -34,22 +34,22 @@ class Engines:
             self._kept = self._build(folder, (), spec, version=0, step=0)
         return self._kept
 
-    def get(self, folder: Path, adapters: Sequence[Path], *, spec: str, version: int, step: int) -> Engine:
-        """The engine with the weights of base + adapters. `folder` as `smollm2.resolve(spec)` gives it."""
+    def get(self, folder: Path, layers: Sequence[Path], *, spec: str, version: int, step: int) -> Engine:
+        """The engine with the weights of base + layers. `folder` as `smollm2.resolve(spec)` gives it."""
         if self._kept is None:
-            self._kept = self._build(folder, adapters, spec, version=version, step=step)
+            self._kept = self._build(folder, layers, spec, version=version, step=step)
         elif (self._kept.version, self._kept.step) != (version, step):
-            weights = plain_weights(folder, adapters, self._settings.model.dtype)
+            weights = plain_weights(folder, layers, self._settings.model.dtype)
             self._kept.load(weights, version=version, step=step)
         return self._kept
 
-    def _build(self, folder: Path, adapters: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
+    def _build(self, folder: Path, layers: Sequence[Path], spec: str, *, version: int, step: int) -> Engine:
         settings = self._settings
         if settings.engine.backend == "transformers":
             return HFPolicy(
                 folder,
                 spec=spec,
-                adapters=adapters,
+                layers=layers,
                 version=version,
                 step=step,
                 settings=settings.model,
@@ -62,7 +62,7 @@ class Engines:
             spec=spec,
             run=self._run,
             home=self._home,
-            adapters=adapters,
+            layers=layers,
             version=version,
             step=step,
             engine=settings.engine,

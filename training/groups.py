@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import mean
 
 import msgspec
 
@@ -256,15 +257,21 @@ def task_order(
     """The tasks of this iteration, `limit` of them (0 = all), in an order of its own that is drawn from the seed.
 
     `rates`: {task id: mean score when it was last sampled}. A task that was always or never solved then would most
-    likely teach nothing now, so it is drawn less often: a weighted draw without replacement by exponential keys
-    (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+    likely teach nothing now, nor would one that was not sampled yet where all of its structure were so; it is drawn
+    less often: a weighted draw without replacement by exponential keys (Efraimidis and Spirakis, Weighted random
+    sampling with a reservoir, 2006).
     """
     rates = rates or {}
+    alike: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.id in rates:
+            alike.setdefault(task.structure, []).append(rates[task.id])
 
     def key(task: Task) -> float:
         digest = content_id("order", seed, t, task.id)
         u = int(digest, 16) / 16 ** len(digest)
-        return -math.log1p(-u) / (1.0 if 0.0 < rates.get(task.id, 0.5) < 1.0 else OUT_OF_REACH)
+        rate = rates.get(task.id, mean(alike.get(task.structure, [0.5])))
+        return -math.log1p(-u) / (1.0 if 0.0 < rate < 1.0 else OUT_OF_REACH)
 
     ordered = sorted(tasks, key=lambda task: (key(task), task.id))
     return ordered[:limit] if limit else ordered

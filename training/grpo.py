@@ -6,7 +6,7 @@ The objective of CoEvolve (arXiv 2604.15840, section 3.1) for one group of K rol
 
 In TRL that is `loss_type="bnpo"` with one group a micro-batch; a step accumulates `groups` of them, or with several
 processes (training/ranks.py) each its share of them. The ratio r is taken to the probabilities of the sampler, and
-pi_ref is the model below the adapter: version 0 in all rounds.
+pi_ref is version 0 in all rounds: the model below the adapter, or, where all weights are trained, a second model.
 """
 
 from __future__ import annotations
@@ -14,18 +14,28 @@ from __future__ import annotations
 import logging
 import math
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training.model import device, finite, fresh_lora, load_tokenizer, merged, merged_weights, prepare
+from training.model import (
+    autocast,
+    device,
+    finite,
+    fresh_lora,
+    kind,
+    load_tokenizer,
+    master_dtype,
+    merged,
+    merged_weights,
+    prepare,
+    torch_dtype,
+)
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental in TRL 1.16
 
 # isort: split
-import msgspec
 import torch
 from datasets import Dataset
 from peft import set_peft_model_state_dict
@@ -40,26 +50,17 @@ from store.errors import StoreError, UsageError
 from store.rows import Json
 from training import ranks
 from training.ahead import Ahead
+from training.checkpoint import refuse_other
 from training.config import TrainSettings
 from training.engine import Engine
-from training.folders import MANIFEST, Files, differences, fingerprints
 from training.groups import Feed, Group, Member, Tally, staleness
 from training.logps import one_row, shared_prompt_logps
+from training.steps import finish_step, newest_step, steps_of
 from training.sync import Weights
 
 logging.getLogger("trl.trainer.grpo_trainer").setLevel(logging.ERROR)  # it warns of each rollout without a score
 
 ADAPTER = "adapter_model.safetensors"
-CURSOR = "cursor.json"
-
-
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """Written last into the folder of a step: where the data stood when its weights were made."""
-
-    step: int
-    """Optimiser steps of the run."""
-    tally: Tally
-    files: Files
 
 
 class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
@@ -68,6 +69,13 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
     Without its own vLLM client TRL takes the trainer's probabilities as the old ones, so a sampler that differs from
     the trainer (another kernel, another engine, older weights) goes uncorrected. And it reads K copies of a prompt.
     """
+
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        ranks.keep_outputs(self.accelerator)
+
+    def _load_from_checkpoint(self, *_: Any, **__: Any) -> None:
+        """The weights are there before the first rollouts, and only the rest is left to be loaded."""
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         output = super()._generate_and_score_completions(inputs)
@@ -149,9 +157,9 @@ class Job:
     folder: Path
     """The base model."""
     reference: Sequence[Path]
-    """Adapters below the one that is trained; with them merged in, the base is pi_ref."""
+    """The layers that make pi_ref of the base."""
     start: Path | None
-    """The checkpoint to go on from: adapter, optimiser, scheduler, RNG. None = a fresh adapter."""
+    """The checkpoint to go on from: weights, optimiser, scheduler, RNG. None = begin at pi_ref."""
     scratch: Path
     """Where the steps of this iteration are kept until it is published."""
     version: int
@@ -179,6 +187,8 @@ def train_iteration(job: Job, feed: Feed, engine: Engine) -> tuple[Path | None, 
     """
     prepare(job.settings.model, job.seed)
     begun = newest_step(job.scratch)
+    if begun:
+        refuse_other(job.settings.weights, kind(begun[0]), begun[0])
     told = ranks.share(lambda: _told(job, begun[0] if begun else job.start, len(feed.tasks)))
     if begun:
         feed.tally = begun[1].tally
@@ -217,9 +227,7 @@ def _train(told: Told, lead: Lead | None) -> int:
     job = told.job
     server = Server(rollouts=job.settings.collect.rollouts, pad=load_tokenizer(job.folder).pad_token_id)
     loop = Loop(job=job, server=server, lead=lead, steps=steps_of(told.start))
-    trainer = make_trainer(job, server, steps=told.tasks, callbacks=[loop])
-    if told.start:
-        set_peft_model_state_dict(trainer.model, load_file(told.start / ADAPTER))
+    trainer = make_trainer(job, server, steps=told.tasks, callbacks=[loop], start=told.start)
     if not loop.fill(trainer.model):
         return loop.steps
     trainer.args.max_steps = loop.steps + told.tasks
@@ -252,15 +260,21 @@ def make_trainer(
     *,
     steps: int,
     callbacks: Sequence[TrainerCallback],
-    kind: type[GRPOTrainer] = GroupTrainer,
+    start: Path | None = None,
+    trainer_class: type[GRPOTrainer] = GroupTrainer,
 ) -> Any:
-    """A trainer on a fresh adapter, for at most `steps` optimiser steps."""
-    settings = job.settings
-    base = merged(job.folder, job.reference, settings.model.dtype, attention="eager" if device() == "cpu" else "sdpa")
+    """A trainer with the weights of `start` (None: those to begin with), for at most `steps` optimiser steps."""
+    settings, lora = job.settings, job.settings.weights == "lora"
+    below = [start] if start and not lora else job.reference
+    dtype = master_dtype(settings.weights, settings.model.dtype)
+    base = merged(job.folder, below, dtype, attention="eager" if device() == "cpu" else "sdpa")
+    if not lora:
+        # From there TRL loads pi_ref, where beta > 0. Version 0 is a folder: the base model's, or its own.
+        base.config._name_or_path = str([job.folder, *job.reference][-1])
     torch.manual_seed(job.seed % 2**63)
-    trainer = kind(
+    trainer = trainer_class(
         model=base,
-        peft_config=fresh_lora(settings.sft),
+        peft_config=fresh_lora(settings.sft) if lora else None,
         reward_funcs=reward,
         args=arguments(job),
         train_dataset=Dataset.from_dict({"prompt": [""] * (steps + 1) * settings.grpo.groups}),
@@ -269,6 +283,8 @@ def make_trainer(
         callbacks=list(callbacks),
     )
     trainer.remove_callback(PrinterCallback)
+    if start and lora:
+        set_peft_model_state_dict(trainer.model, load_file(start / ADAPTER))
     return trainer
 
 
@@ -293,7 +309,9 @@ def arguments(job: Job) -> GRPOConfig:
         shuffle_dataset=False,
         ignore_data_skip=True,
         use_cpu=on_cpu,
-        bf16=False,  # the base weights have their own dtype and LoRA is float32: no autocast on top
+        bf16=autocast(settings.weights, settings.model.dtype),
+        # Of pi_ref, where TRL loads it.
+        model_init_kwargs={"dtype": torch_dtype(settings.model.dtype), "device_map": None},
         ddp_find_unused_parameters=False,
         dataloader_pin_memory=not on_cpu,
         gradient_checkpointing=not on_cpu,
@@ -348,7 +366,7 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
 
     def fill(self, model: Any) -> bool:
         """Get the groups of the next step, sampled by `model`. False where no task is left that teaches anything."""
-        weights: Weights = merged_weights(model)
+        weights: Weights = merged_weights(model, torch_dtype(self.job.settings.model.dtype))
         if ranks.sharded(model):
             weights = ranks.kept_by_rank_0(weights)
         lead, job, step = self.lead, self.job, self.steps
@@ -376,16 +394,6 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
             self.lead.feed.ledger.record(state.global_step, ours | self.lead.figures)
 
 
-def finish_step(folder: Path, step: int, tally: Tally) -> None:
-    """Write the cursor, last, and remove the step before."""
-    (folder / "README.md").unlink(missing_ok=True)
-    cursor = Cursor(step=step, tally=tally, files=fingerprints(folder))
-    (folder / CURSOR).write_bytes(msgspec.json.encode(cursor))
-    for other in folder.parent.glob("checkpoint-*"):
-        if other != folder:
-            shutil.rmtree(other)
-
-
 OF_ALL_GROUPS = ("kl", "entropy", "clip_fraction", "length/mean", "length/max")
 """Figures that TRL averages over the step's groups, in which a blank one counts as 0."""
 
@@ -405,30 +413,3 @@ METRICS = {
     "seconds/train": "step_time",
 }
 """{our name: TRL's} of the figures of one optimiser step; lengths in sampled tokens."""
-
-
-def newest_step(scratch: Path) -> tuple[Path, Cursor] | None:
-    """The newest step whose folder is complete."""
-    found: list[tuple[Path, Cursor]] = []
-    for path in scratch.glob(f"checkpoint-*/{CURSOR}"):
-        try:
-            cursor = msgspec.json.decode(path.read_bytes(), type=Cursor)
-        except (OSError, msgspec.MsgspecError):
-            continue
-        if not differences(path.parent, cursor.files, deep=True):
-            found.append((path.parent, cursor))
-    return max(found, key=lambda pair: pair[1].step, default=None)
-
-
-def copy_step(step: Path, folder: Path) -> None:
-    """Everything that a later iteration goes on from: adapter, optimiser, scheduler, RNG, trainer state."""
-    for path in step.iterdir():
-        if path.is_file() and path.name not in (CURSOR, MANIFEST):
-            shutil.copy2(path, folder / path.name)
-
-
-def steps_of(folder: Path | None) -> int:
-    """Optimiser steps in a saved trainer state."""
-    if folder is None:
-        return 0
-    return int(msgspec.json.decode((folder / "trainer_state.json").read_bytes())["global_step"])

@@ -1,4 +1,8 @@
-"""Loading local models: base folder plus optional LoRA adapter, quiet, offline, seeded."""
+"""Loading local models: a base folder and what was trained on it, quiet, offline, seeded.
+
+What lies on the base is a list of layers: folders with a LoRA adapter each, to be merged in this order, or with all
+weights of the model, which take the place of what is below them.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,14 @@ import numpy
 import torch
 from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from store.errors import UsageError
 from training import attention as grouped
 from training import ranks
 from training.chat import ensure_template
-from training.config import Dtype, ModelSettings, SftSettings
+from training.config import Dtype, ModelSettings, SftSettings, TrainedWeights
 
 transformers_logging.disable_progress_bar()
 
@@ -53,15 +57,33 @@ def torch_dtype(name: Dtype) -> torch.dtype:
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
-def load_model(folder: Path, dtype: Dtype, *, attention: str = "sdpa") -> Any:
-    """The base model in evaluation mode."""
+def load_model(folder: Path, dtype: Dtype, *, attention: str = "sdpa", weights: Path | None = None) -> Any:
+    """The base model in evaluation mode; with `weights`, its weights are those of that folder.
+
+    UsageError if there is no model, or the weights were not made for it."""
+    form = {"dtype": torch_dtype(dtype), "attn_implementation": attention}
+    model: Any
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch_dtype(dtype), attn_implementation=attention
-        )
+        if weights is None:
+            model = AutoModelForCausalLM.from_pretrained(folder, **form)
+        else:
+            model = _filled(folder, weights, form)
     except (OSError, ValueError) as error:
-        raise UsageError(f"policy: cannot load the model in {folder}: {error}") from error
+        raise UsageError(f"policy: cannot load the model in {weights or folder}: {error}") from error
     return model.to(device()).eval()
+
+
+def _filled(folder: Path, weights: Path, form: Mapping[str, Any]) -> Any:
+    config = AutoConfig.from_pretrained(folder)
+    both: Any
+    try:
+        both = AutoModelForCausalLM.from_pretrained(weights, config=config, output_loading_info=True, **form)
+    except RuntimeError as error:  # so it reports other shapes
+        raise _misfit("weights", weights, folder, error) from error
+    model, found = both
+    if other := [*found["missing_keys"], *found["unexpected_keys"], *found["mismatched_keys"]]:
+        raise _misfit("weights", weights, folder, KeyError(str(other[0])))
+    return model
 
 
 def load_tokenizer(folder: Path, *, tools: bool = False) -> Any:
@@ -79,19 +101,26 @@ def load_tokenizer(folder: Path, *, tools: bool = False) -> Any:
     return tokenizer
 
 
-def merged(folder: Path, adapters: Sequence[Path], dtype: Dtype, *, attention: str = "") -> Any:
-    """Base plus adapters, merged in this order, as one plain model: no LoRA arithmetic while sampling."""
-    model = load_model(folder, dtype, attention=attention or (grouped.NAME if device() == "cpu" else "sdpa"))
-    for adapter in adapters:
+def kind(layer: Path) -> TrainedWeights:
+    """What a layer is."""
+    return "lora" if (layer / "adapter_config.json").is_file() else "full"
+
+
+def merged(folder: Path, layers: Sequence[Path], dtype: Dtype, *, attention: str = "") -> Any:
+    """Base plus layers as one plain model: no LoRA arithmetic while sampling."""
+    attention = attention or (grouped.NAME if device() == "cpu" else "sdpa")
+    start = max((at for at, layer in enumerate(layers, 1) if kind(layer) == "full"), default=0)
+    model = load_model(folder, dtype, attention=attention, weights=layers[start - 1] if start else None)
+    for adapter in layers[start:]:
         adapted = with_adapter(model, adapter)
         _put(dict(_plain(adapted)), merged_weights(adapted))
         model = adapted.unload()
     return model.eval()
 
 
-def plain_weights(folder: Path, adapters: Sequence[Path], dtype: Dtype) -> Iterable[tuple[str, torch.Tensor]]:
-    """(name, tensor) of base plus adapters, as `merged` makes them."""
-    weights: dict[str, torch.Tensor] = merged(folder, adapters, dtype).state_dict()
+def plain_weights(folder: Path, layers: Sequence[Path], dtype: Dtype) -> Iterable[tuple[str, torch.Tensor]]:
+    """(name, tensor) of base + layers, as `merged` makes them."""
+    weights: dict[str, torch.Tensor] = merged(folder, layers, dtype).state_dict()
     return weights.items()
 
 
@@ -102,20 +131,31 @@ def fresh_lora(settings: SftSettings) -> LoraConfig:
     )
 
 
+def master_dtype(weights: TrainedWeights, dtype: Dtype) -> Dtype:
+    """Of the weights that a trainer loads: where all of them are trained a bfloat16 would swallow small steps."""
+    return "float32" if weights == "full" else dtype
+
+
+def autocast(weights: TrainedWeights, dtype: Dtype) -> bool:
+    """Whether the trainer computes in bfloat16 with float32 weights. Below LoRA, the base has its own dtype."""
+    return weights == "full" and torch_dtype(dtype) == torch.bfloat16
+
+
 def finite(model: Any) -> bool:
     """Whether no weight has become infinite or no number; of a sharded model, of what this rank has of it."""
     return all(ranks.part(weight).isfinite().all() for weight in model.parameters())
 
 
 @torch.no_grad()
-def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, tensor) of all parameters of the plain model that base and active adapter make, in the base's dtype.
+def merged_weights(model: Any, dtype: torch.dtype | None = None) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, tensor) of all parameters of the plain model that `model` is: a base with an active adapter, or plain.
 
-    The names are those of the base model's own state. The model itself is left alone. One weight at a time is made,
-    for all together are as large as the model; of a sharded model all ranks must take all of them.
+    The names are those of the base model's own state, the dtype is the base's if not another is asked for. The model
+    itself is left alone. One weight at a time is made, for all together are as large as the model; of a sharded model
+    all ranks must take all of them.
     """
     layers: dict[str, Any] = {
-        name: module for name, module in model.base_model.model.named_modules() if isinstance(module, LoraLayer)
+        name: module for name, module in _base(model).named_modules() if isinstance(module, LoraLayer)
     }
     for name, weight in _plain(model):
         module, _, last = name.rpartition(".")
@@ -123,12 +163,16 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
         if last == "weight" and module in layers:
             layer = layers[module]
             merged = merged + layer.get_delta_weight(layer.active_adapters[0]).to(weight.dtype)
-        yield name, ranks.whole(merged)
+        yield name, ranks.whole(merged.to(dtype or merged.dtype))
+
+
+def _base(model: Any) -> Any:
+    return model.base_model.model if isinstance(model, PeftModel) else model
 
 
 def _plain(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """The parameters below an adapter, under the names that they have without it."""
-    for name, weight in model.base_model.model.named_parameters():
+    """The parameters of a model, those below an adapter under the names that they have without it."""
+    for name, weight in _base(model).named_parameters():
         if ".lora_" not in name:
             yield name.replace(".base_layer.", "."), weight
 
@@ -149,9 +193,13 @@ def with_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
     try:
         return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).strip().splitlines()
-        raise UsageError(
-            f"policy: the adapter {folder} does not fit the model in {model.config._name_or_path} "
-            f"({reason[-1].strip() if reason else type(error).__name__}); put back the model that the run was "
-            "started with, or start a new run"
-        ) from error
+        raise _misfit("adapter", folder, model.config._name_or_path, error) from error
+
+
+def _misfit(what: str, layer: Path, base: Path | str, error: Exception) -> UsageError:
+    reason = str(error).strip().splitlines()
+    return UsageError(
+        f"policy: the {what} {layer} does not fit the model in {base} "
+        f"({reason[-1].strip() if reason else type(error).__name__}); put back the model that the run was "
+        "started with, or start a new run"
+    )

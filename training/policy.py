@@ -1,4 +1,4 @@
-"""A local model as a policy: a Hugging Face folder, with or without one of our LoRA checkpoints."""
+"""A local model as a policy: a Hugging Face folder, with or without one of our checkpoints."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any
 
 from envs.errors import PolicyUnavailable
 from envs.protocols import Completion, Request
+from training.cache import Memory
 from training.chat import assistant_message, encode
 from training.config import ModelSettings
 from training.model import load_tokenizer, merged, prepare, put_weights
-from training.sample import Draw, Drawn, generate
+from training.sample import Draw, Drawn, generate, shares
 
 log = logging.getLogger(__name__)
 
 
 class HFPolicy:
-    """The `transformers` engine: samples from base + adapters. Equal batches of requests give equal completions."""
+    """The `transformers` engine: samples from base + layers.
+
+    Equal batches of requests, after equal ones since the weights were loaded, give equal completions."""
 
     concurrent = False
 
@@ -28,7 +31,7 @@ class HFPolicy:
         folder: Path,
         *,
         spec: str,
-        adapters: Sequence[Path] = (),
+        layers: Sequence[Path] = (),
         version: int = 0,
         step: int | None = None,
         settings: ModelSettings | None = None,
@@ -43,8 +46,9 @@ class HFPolicy:
         self.step: int | None = step
         self.batch = settings.batch
         self.tokenizer = load_tokenizer(folder, tools=tools)
-        self.model = merged(folder, adapters, settings.dtype)
+        self.model = merged(folder, layers, settings.dtype)
         self.stops = stop_ids(self.model, self.tokenizer)
+        self._memory = Memory() if shares(self.model) else None
         self.context: int = getattr(self.model.config, "max_position_embeddings", 1 << 30)
 
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
@@ -59,6 +63,8 @@ class HFPolicy:
         """Take over new weights of the plain model. Returns seconds."""
         started = time.monotonic()
         put_weights(self.model, weights)
+        if self._memory:
+            self._memory.clear()
         self.version, self.step = version, step
         return time.monotonic() - started
 
@@ -76,7 +82,7 @@ class HFPolicy:
                 entries[at] = draw
         start = time.perf_counter()
         try:
-            results = generate(self.model, list(draws.values()), self.stops) if draws else []
+            results = generate(self.model, list(draws.values()), self.stops, self._memory) if draws else []
         except (RuntimeError, MemoryError) as error:  # what torch raises when the machine runs out of memory
             log.warning("Sampling %d requests failed: %s", len(draws), error)
             failure = PolicyUnavailable(f"the model failed: {error}")

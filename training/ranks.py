@@ -13,10 +13,12 @@ sampling takes as long as it takes. When a rank dies, the launcher ends the othe
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
@@ -64,14 +66,14 @@ def dismiss() -> None:
     """Rank 0, at the end of its work: the others return from `work`."""
     if world() > 1:
         _told(None)
-        distributed.destroy_process_group()
+        _disband()
 
 
 def leave() -> None:
     """Rank 0, however it ends: a group that is left open may abort the process, and its exit code with it."""
     if world() > 1 and distributed.is_initialized():
         # NCCL would wait for ranks that may be gone.
-        distributed.destroy_process_group(_words() if "nccl" in distributed.get_backend() else None)
+        _disband(_words() if "nccl" in distributed.get_backend() else None)
 
 
 def work() -> None:
@@ -86,7 +88,7 @@ def work() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             take_part(told)
     except Dismissed:
-        distributed.destroy_process_group()
+        _disband()
 
 
 def mine(groups: Sequence[T]) -> list[T]:
@@ -117,6 +119,16 @@ def sharded(model: Any) -> bool:
 def shards_flat() -> bool:
     """Whether accelerate was asked for FSDP's first version, whose shards have no names."""
     return os.environ.get("ACCELERATE_USE_FSDP") == "true" and os.environ.get("FSDP_VERSION", "1") == "1"
+
+
+def keep_outputs(accelerator: Any) -> None:
+    """Of a model that FSDP computes in bfloat16: outputs and gradients' sums stay float32.
+
+    By accelerate's policy log-probabilities would leave the model as bfloat16, good for two digits."""
+    plugin = getattr(accelerator.state, "fsdp_plugin", None)
+    if plugin and plugin.mixed_precision_policy:
+        exact = {"reduce_dtype": torch.float32, "output_dtype": torch.float32}
+        plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, **exact)
 
 
 def whole(weight: torch.Tensor) -> torch.Tensor:
@@ -161,6 +173,11 @@ def alone() -> Iterator[None]:
 
 def _only_rank_0() -> Any:
     raise AssertionError("other ranks are told")
+
+
+def _disband(group: Any = None) -> None:
+    gc.collect()  # a model that was split holds its group, and one that is still held at the end may abort the process
+    distributed.destroy_process_group(group)
 
 
 def _told(value: Any) -> Any:

@@ -7,8 +7,10 @@ message. The key-value cache is therefore grown in three widths, each token bein
     prompts   one row per distinct prompt: its own rest, on a copy of its stem's cache
     draws     one row per completion, on a copy of its prompt's cache
 
-Rows are padded on the left of each part, so a draw's cache reads [pad stem pad rest completion]; the attention mask
-hides the pads and the position ids skip them, hence the gaps change nothing but rounding.
+Where a prompt goes on from a completion of before (the next turn of a conversation), the cache of that is taken up
+instead (training/cache.py). Rows are padded on the left of each part, so a draw's cache reads [pad stem pad rest
+completion]; the attention mask hides the pads and the position ids skip them, hence the gaps change nothing but
+rounding.
 
 The randomness of a draw is a row of uniform numbers made from its own seed, one for each token: its completion depends
 on the seed, never on its neighbours' (but their number changes rounding, so equal batches give equal results).
@@ -16,14 +18,14 @@ on the seed, never on its neighbours' (but their number changes rounding, so equ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 
-Ids = tuple[int, ...]
+from training.cache import Front, Ids, Memory, read
 
 COMPACT = 0.875
 """Finished rows leave the cache when at most this share of its rows is still growing."""
@@ -49,27 +51,27 @@ class Drawn:
     """Under the distribution that was sampled from; for greedy draws under the plain softmax."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Front:
-    """A batch of token rows that the model has read."""
-
-    cache: DynamicCache
-    mask: torch.Tensor
-    """[B, L] 1 on real tokens."""
-    logits: torch.Tensor
-    """[B, V] float32, of the next token."""
-
-    def select(self, rows: list[int]) -> None:
-        """Keep these rows, in this order; a row may be named more than once."""
-        index = torch.tensor(rows, device=self.mask.device)
-        self.cache.batch_select_indices(index)
-        self.mask, self.logits = self.mask[index], self.logits[index]
-
-
 @torch.inference_mode()
-def generate(model: Any, draws: Sequence[Draw], stops: frozenset[int]) -> list[Drawn]:
-    """Sample all draws as one batch; a completion ends at a stop token or at its max_tokens."""
-    front = prefill(model, [draw.prompt for draw in draws])
+def generate(model: Any, draws: Sequence[Draw], stops: frozenset[int], memory: Memory | None = None) -> list[Drawn]:
+    """Sample all draws as one batch; a completion ends at a stop token or at its max_tokens.
+
+    With a `memory`, prompts that go on from what is remembered are a batch of their own, and all are remembered.
+    """
+    known = {at: memory.find(draw.prompt) if memory else None for at, draw in enumerate(draws)}
+    results: dict[int, Drawn] = {}
+    for part in ([at for at in known if not known[at]], [at for at in known if known[at]]):
+        if part:
+            prompts = [draws[at].prompt for at in part]
+            begun = {draws[at].prompt: found for at in part if (found := known[at])}
+            front = resumed(model, prompts, begun, memory) if memory and begun else prefill(model, prompts)
+            results |= zip(part, grow(model, front, [draws[at] for at in part], stops, memory), strict=True)
+    return [results[at] for at in range(len(draws))]
+
+
+def grow(
+    model: Any, front: Front, draws: Sequence[Draw], stops: frozenset[int], memory: Memory | None = None
+) -> list[Drawn]:
+    """Completions of the draws whose prompts the front has read, one row each."""
     device = front.mask.device
     noise = torch.stack([uniforms(draw.seed, max(d.max_tokens for d in draws)) for draw in draws]).to(device)
     temperature = torch.tensor([draw.temperature for draw in draws], device=device)
@@ -77,6 +79,13 @@ def generate(model: Any, draws: Sequence[Draw], stops: frozenset[int]) -> list[D
     rows = list(range(len(draws)))
     """The draw in each row of the cache."""
     growing = set(rows)
+
+    def leave(kept: Sequence[int]) -> None:
+        """Remember the rows that are not kept; the last token of each is sampled, not read."""
+        if memory:
+            left = sorted(set(range(len(rows))) - set(kept))
+            memory.keep(front, left, [(*draws[rows[at]].prompt, *drawn[rows[at]].ids[:-1]) for at in left])
+
     for position in range(noise.shape[1]):
         tokens, logprobs = choose(front.logits, temperature[rows], noise[rows, position])
         for row, token, logprob in zip(rows, tokens.tolist(), logprobs.tolist(), strict=True):
@@ -89,9 +98,11 @@ def generate(model: Any, draws: Sequence[Draw], stops: frozenset[int]) -> list[D
             break
         if len(growing) <= COMPACT * len(rows):
             kept = [at for at, row in enumerate(rows) if row in growing]
+            leave(kept)
             front.select(kept)
             rows, tokens = [rows[at] for at in kept], tokens[kept]
         read(model, front, tokens[:, None], torch.ones_like(tokens[:, None]))
+    leave([])
     return drawn
 
 
@@ -132,22 +143,14 @@ def prefill(model: Any, prompts: list[Ids]) -> Front:
     return front
 
 
-def read(model: Any, front: Front, ids: torch.Tensor, mask: torch.Tensor) -> None:
-    """Let the model read [B, L] further tokens, padded on the left where the mask is 0."""
-    if not ids.shape[1]:
-        return
-    front.mask = torch.cat([front.mask, mask], dim=1)
-    positions = (front.mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-    output = model(
-        input_ids=ids,
-        attention_mask=front.mask,
-        position_ids=positions,
-        past_key_values=front.cache,
-        use_cache=True,
-        # an index, not a count: a slice of [B, L, H] is strided, and for each row torch would copy the whole head
-        logits_to_keep=torch.tensor([ids.shape[1] - 1], device=ids.device),
-    )
-    front.logits = output.logits[:, -1].float()
+def resumed(model: Any, prompts: list[Ids], begun: Mapping[Ids, Ids], memory: Memory) -> Front:
+    """As `prefill`, where the model has read the beginning of each prompt before."""
+    distinct = list(begun)
+    front = memory.front(model, [begun[prompt] for prompt in distinct])
+    read(model, front, *padded([prompt[len(begun[prompt]) :] for prompt in distinct], model))
+    place = {prompt: row for row, prompt in enumerate(distinct)}
+    front.select([place[prompt] for prompt in prompts])
+    return front
 
 
 def stems(prompts: list[Ids]) -> list[tuple[Ids, list[Ids]]]:

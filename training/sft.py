@@ -1,17 +1,28 @@
-"""LoRA supervised fine-tuning on the reference solutions of tasks, by TRL's SFTTrainer."""
+"""Supervised fine-tuning on the reference solutions of tasks, by TRL's SFTTrainer."""
 
 from __future__ import annotations
 
 import logging
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 # First: it sets the environment of transformers.
-from training.model import device, finite, fresh_lora, load_model, load_tokenizer, prepare, with_adapter
+from training.model import (
+    autocast,
+    device,
+    finite,
+    fresh_lora,
+    load_model,
+    load_tokenizer,
+    master_dtype,
+    prepare,
+    with_adapter,
+)
 
 # isort: split
 from datasets import Dataset
@@ -26,7 +37,7 @@ from envs.protocols import Env, Message, Report
 from store.errors import UsageError
 from store.rows import Json, Task
 from training.chat import IGNORED, solution_ids
-from training.config import ModelSettings, SftSettings
+from training.config import ModelSettings, SftSettings, TrainedWeights
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +62,29 @@ def _solution(env: Env, task: Task, tools: bool) -> Solution:
     return Solution(messages=env.solution(task, tools=tools), tools=offered)
 
 
+def first_of_each(tasks: Sequence[Task]) -> list[Task]:
+    """One of each structure, then a second of each, and so on: GRPO hardly finds what the warm start never shows."""
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, Task]] = []
+    for task in tasks:
+        turns.append((seen[task.structure], task))
+        seen[task.structure] += 1
+    return [task for _, task in sorted(turns, key=lambda turn: turn[0])]
+
+
 def fine_tune(
     folder: Path,
-    adapter: Path | None,
+    layer: Path | None,
     conversations: Sequence[Solution],
     *,
     epochs: int,
     seed: int,
     settings: SftSettings,
     model_settings: ModelSettings,
+    weights: TrainedWeights = "lora",
     report: Report,
 ) -> tuple[Any, dict[str, Json]]:
-    """The model with `adapter` trained further (None: a fresh one), and what it took. Loss on completions only."""
+    """The model with `layer` trained further (None: from the base on), and what it took. Loss on completions only."""
     prepare(model_settings, seed)
     tokenizer = load_tokenizer(folder, tools=any(each.tools for each in conversations))
     made = [solution_ids(tokenizer, each.messages, each.tools) for each in conversations]
@@ -75,15 +97,19 @@ def fine_tune(
             "%d of %d references are longer than the %d tokens that the model reads", too_long, len(made), limit
         )
     short = device() == "cpu" and max(len(ids) for ids, _ in rows) <= SHORT
-    base = load_model(folder, model_settings.dtype, attention="eager" if short else "sdpa")
-    model = with_lora(base, adapter, settings)
+    dtype, attention = master_dtype(weights, model_settings.dtype), "eager" if short else "sdpa"
+    model = load_model(folder, dtype, attention=attention, weights=layer if weights == "full" else None)
+    if weights == "lora":
+        model = with_lora(model, layer, settings)
     steps = epochs * math.ceil(len(rows) / settings.batch)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = CompletionTrainer(
             model=model,
             processing_class=tokenizer,
             train_dataset=Dataset.from_list([{"input_ids": ids, "labels": labels} for ids, labels in rows]),
-            args=arguments(Path(scratch), epochs=epochs, seed=seed, settings=settings),
+            args=arguments(
+                Path(scratch), epochs=epochs, seed=seed, settings=settings, bf16=autocast(weights, model_settings.dtype)
+            ),
             callbacks=[Progress(report, steps)],
         )
         trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the command's own output
@@ -105,7 +131,7 @@ def with_lora(model: Any, adapter: Path | None, settings: SftSettings) -> Any:
     return get_peft_model(model, fresh_lora(settings))
 
 
-def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -> SFTConfig:
+def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings, bf16: bool) -> SFTConfig:
     on_cpu = device() == "cpu"
     return SFTConfig(
         output_dir=str(scratch),
@@ -116,7 +142,7 @@ def arguments(scratch: Path, *, epochs: int, seed: int, settings: SftSettings) -
         seed=seed % 2**32,
         data_seed=seed % 2**32,
         use_cpu=on_cpu,
-        bf16=False,  # the base weights have their own dtype and LoRA is float32: no autocast on top
+        bf16=bf16,
         dataloader_pin_memory=not on_cpu,
         gradient_checkpointing=False,
         max_length=None,

@@ -25,12 +25,13 @@ from training.collect import collect, summary
 from training.config import TrainSettings
 from training.engine import Engines
 from training.groups import Feed, Ledger, task_order
-from training.sft import fine_tune, solutions
+from training.sft import fine_tune, first_of_each, solutions
 from training.smollm2 import resolve
+from training.steps import copy_step
 
 OTHER_METHOD = (
-    "train.method = {!r}: the run was trained by {!r} until here, and an adapter of the one is none of the other; go "
-    "on with that, or start a new run"
+    "train.method = {!r}: the run was trained by {!r} until here, and the one does not go on from the other; go on "
+    "with that, or start a new run"
 )
 
 
@@ -69,6 +70,10 @@ def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> di
     if job.t == 0 and not checkpoint.load(job.checkpoints, 0):
         with ranks.alone():
             _make_version_0(job, snapshot, tasks, report)
+    made = checkpoint.required(job.checkpoints, job.t)
+    if made.weights is None and made.on is not None:
+        made = checkpoint.required(job.checkpoints, made.on)
+    checkpoint.refuse_other(job.settings.weights, made.weights, job.checkpoints / str(made.version))
     if job.settings.method == "grpo":
         return _grpo(job, engines, snapshot, tasks, ledger, report)
     return _sft(job, engines, snapshot, tasks, ledger, report)
@@ -78,15 +83,15 @@ def _grpo(
     job: TrainJob, engines: Engines, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report
 ) -> dict[str, Json]:
     """Sample and update in turn, one pass over the tasks."""
-    from training.grpo import Job, copy_step, train_iteration  # TRL's GRPO imports vLLM where it is installed: seconds
+    from training.grpo import Job, train_iteration  # TRL's GRPO imports vLLM where it is installed: seconds
 
     started = time.monotonic()
     parent, folder = checkpoint.required(job.checkpoints, job.t), resolve(job.policy)
     if job.t and parent.on is None:
         raise UsageError(OTHER_METHOD.format("grpo", "sft"))
-    reference = checkpoint.adapters(job.checkpoints, 0)
+    reference = checkpoint.layers(job.checkpoints, 0)
     engine = engines.any(folder, spec=job.policy)  # `train_iteration` loads the trainer's weights first of all
-    own = job.checkpoints / str(job.t) if parent.on is not None and parent.adapter else None
+    own = job.checkpoints / str(job.t) if parent.on is not None and parent.weights else None
     update = Job(
         folder=folder,
         reference=reference,
@@ -116,7 +121,8 @@ def _grpo(
         base=job.policy,
         parent=job.t,
         snapshot=snapshot.id,
-        adapter=last is not None,
+        adapter=bool(last) and job.settings.weights == "lora",
+        full=bool(last) and job.settings.weights == "full",
         on=0,
         steps=int(figures["steps"]),
         counts=counts,
@@ -135,8 +141,8 @@ def _sft(
     started, parent = time.monotonic(), checkpoint.required(job.checkpoints, job.t)
     if parent.on is not None:
         raise UsageError(OTHER_METHOD.format("sft", "grpo"))
-    adapters = checkpoint.adapters(job.checkpoints, job.t)
-    engine = engines.get(resolve(job.policy), adapters, spec=job.policy, version=job.t, step=parent.steps)
+    layers = checkpoint.layers(job.checkpoints, job.t)
+    engine = engines.get(resolve(job.policy), layers, spec=job.policy, version=job.t, step=parent.steps)
     outcomes = asyncio.run(
         collect(
             job.env,
@@ -161,7 +167,7 @@ def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], re
     """Fine-tuned on the seed tasks of D_0 (on all of it where it has none), or the base model."""
     if job.settings.warm_start:
         seeds = [task for task in tasks if task.origin == "seed"] or list(tasks)
-        seeds = seeds[: job.settings.sft.warm_tasks or len(seeds)]
+        seeds = first_of_each(seeds)[: job.settings.sft.warm_tasks] if job.settings.sft.warm_tasks else seeds
         _update(job, snapshot, seeds, parent=None, epochs=job.settings.sft.warm_epochs, counts={}, report=report)
     else:
         base = Checkpoint(run=job.run, version=0, base=job.policy, parent=None, snapshot=None, adapter=False, counts={})
@@ -186,12 +192,13 @@ def _update(
         raise InfraError(f"none of the {len(tasks)} tasks of snapshot {snapshot.id} has a reference that replays")
     model, figures = fine_tune(
         resolve(job.policy),
-        next(iter(checkpoint.adapters(job.checkpoints, parent)), None) if parent is not None else None,
+        next(iter(checkpoint.layers(job.checkpoints, parent)), None) if parent is not None else None,
         conversations,
         epochs=epochs,
         seed=int(content_id("sft", job.seed, version), 16),
         settings=job.settings.sft,
         model_settings=job.settings.model,
+        weights=job.settings.weights,
         report=report,
     )
     counts = counts | figures | {"version": version, "update_seconds": time.monotonic() - started}
@@ -201,7 +208,8 @@ def _update(
         base=job.policy,
         parent=parent,
         snapshot=snapshot.id,
-        adapter=True,
+        adapter=job.settings.weights == "lora",
+        full=job.settings.weights == "full",
         steps=0 if parent is None else checkpoint.required(job.checkpoints, parent).steps + int(figures["steps"]),
         counts=counts,
     )

@@ -40,19 +40,19 @@ class VLLMPolicy:
         spec: str,
         run: str,
         home: Path,
-        adapters: Sequence[Path] = (),
+        layers: Sequence[Path] = (),
         version: int = 0,
         step: int | None = None,
         engine: EngineSettings,
         settings: ModelSettings | None = None,
     ) -> None:
-        """Start (or attach to) the server with `folder` + `adapters`; minutes for a large model.
+        """Start (or attach to) the server with `folder` + `layers`; minutes for a large model.
 
         `home` is the run's folder: `vllm.log`, and scratch space for one or two copies of the weights. UsageError for
         settings that cannot work, InfraError with the server's own words if it does not come up.
         """
         self.spec, self.batch = spec, (settings or ModelSettings()).batch
-        self._folder, self._adapters, self._engine = folder, adapters, engine
+        self._folder, self._layers, self._engine = folder, layers, engine
         self._settings = settings or ModelSettings()
         self._scratch = _scratch(home)
         self._disk = DiskReload(folder, self._scratch, engine.sync_s)
@@ -67,7 +67,7 @@ class VLLMPolicy:
                 self._served = attach_trainable(engine.url, run)
                 self._sync.push(self._served.url, self._weights())
             else:
-                start = self._disk.write(self._weights()) if adapters else folder
+                start = self._disk.write(self._weights()) if layers else folder
                 self._disk.folder = start
                 self._server = Server(run=run, engine=engine, model=self._settings, log=home / "vllm.log")
                 self._served = self._server.start(start, stop=lambda: self._closed)
@@ -164,8 +164,8 @@ class VLLMPolicy:
             self._unusable = "vLLM was started again without its last weights, which are not on disk; load them again"
 
     def _weights(self) -> Weights:
-        """Base + adapters as plain weights."""
-        return plain_weights(self._folder, self._adapters, self._settings.dtype)
+        """Base + layers as plain weights."""
+        return plain_weights(self._folder, self._layers, self._settings.dtype)
 
 
 class ServedPolicy:
@@ -188,7 +188,7 @@ class ServedPolicy:
 @contextmanager
 def serving(
     folder: Path,
-    adapters: Sequence[Path],
+    layers: Sequence[Path],
     *,
     run: str,
     version: int,
@@ -203,8 +203,8 @@ def serving(
         run=run, label=f"v{version}", engine=engine, model=settings, log=home / "serve.log", trainable=False
     )
     try:
-        if adapters:
-            weights = plain_weights(folder, adapters, settings.dtype)
+        if layers:
+            weights = plain_weights(folder, layers, settings.dtype)
             folder = DiskReload(folder, scratch, engine.sync_s).write(weights)
         yield server, server.start(folder, stop)
     finally:

@@ -11,6 +11,7 @@ A reason is `word: explanation`; the words are stable, verdicts carry them:
     failed_call     a call of the reference is answered by an error
     reference_fails the reference does not pass its own grading
     replay_differs  two runs of it differ
+    no_effect       it changes nothing, and no function says anything
     idle_call       the task passes without one of its calls
     hidden_value    an argument that is not in the user's words, an observation before it or the function's document
 """
@@ -27,6 +28,8 @@ from store.rows import Json
 
 MAX_QUESTION = 1000
 MAX_CALLS = 20
+SILENT = ("None", "{}", "[]", "")
+"""What a function says that has nothing to say."""
 UNSTABLE = {"verify_traveler_information"}
 """Functions whose answer depends on the day."""
 
@@ -77,6 +80,8 @@ def check_report(report: Json) -> list[str]:
         return ["reference_fails: its own grading does not pass it"]
     if not report["same"]:
         return ["replay_differs: two runs of the reference differ"]
+    if not report["changed"] and all(text in SILENT for turn in report["observations"] for text, _ in turn):
+        return ["no_effect: the state stays as it was, and nothing is learned"]
     return [f"idle_call: turn {turn} passes without its call {at}" for turn, at in report["idle"][:1]]
 
 
@@ -97,13 +102,16 @@ def check_values(draft: Draft, tools: Mapping[str, Json], observations: list[lis
 
 
 def _leaves(value: Json) -> Iterator[str | float]:
-    """Texts and numbers of a value; truth values and null say nothing that could be read."""
+    """Words and numbers of a value; truth values, null and `..` say nothing that could be read."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
         for inner in value:
             yield from _leaves(inner)
-    elif isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
+    elif isinstance(value, str):
+        if any(map(str.isalnum, value)):
+            yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
         yield value
 
 

@@ -36,14 +36,14 @@ class Bfcl:
 
     def __init__(self, workers: Pool, split: str = "index") -> None:
         self.pool = workers
-        self._catalog = Catalog(workers)
+        self.catalog = Catalog(workers)
         self._train = training_side(split)
         self._tasks: dict[str, list[Task]] = {}
         self._reports: dict[str, Json] = {}
 
     def worlds(self, split: Split) -> list[World]:
         """Initial configurations of `base` entries; other worlds are opened by official tasks alone."""
-        entries = self._catalog.entries.values()
+        entries = self.catalog.entries.values()
         return [
             World(id=entry.id, env=self.name, split=split)
             for entry in entries
@@ -51,8 +51,8 @@ class Bfcl:
         ]
 
     def describe(self, world: str) -> str:
-        entry = self._catalog.entry(world)
-        told = [f"{name}: {self._catalog.classes[name]['description']}" for name in entry.classes]
+        entry = self.catalog.entry(world)
+        told = [f"{name}: {self.catalog.classes[name]['description']}" for name in entry.classes]
         state = {owner: _told(config) for owner, config in entry.state.items()}
         return "\n".join(
             [
@@ -83,14 +83,14 @@ class Bfcl:
         return found
 
     def open(self, world: str, task: Task | None = None, *, tools: bool = False) -> Session:
-        entry = self._catalog.entry(world)
-        return BfclSession(self.pool, entry, self._catalog.tools(entry), task)
+        entry = self.catalog.entry(world)
+        return BfclSession(self.pool, entry, self.catalog.tools(entry), task)
 
     def materialize(self, draft: Draft, origin: Origin) -> Task:
         if reasons := self.check(draft):
             word, _, detail = reasons[0].partition(": ")
             raise InvalidTask(word, detail)
-        entry = self._catalog.entry(draft.world)
+        entry = self.catalog.entry(draft.world)
         expected = {"grading": "task", "turns": self._report(draft)["runs"][0]["digests"]}
         return self._task(entry, draft, expected, origin)
 
@@ -110,9 +110,9 @@ class Bfcl:
         return max(outcomes, key=lambda it: it.score or 0.0)
 
     def check(self, draft: Draft) -> list[str]:
-        if draft.world not in self._catalog.entries:
+        if draft.world not in self.catalog.entries:
             return [f"unknown_world: {draft.world!r}"]
-        tools = self._catalog.tools(self._catalog.entry(draft.world))
+        tools = self.catalog.tools(self.catalog.entry(draft.world))
         if reasons := check_form(draft, tools):
             return reasons
         try:
@@ -122,16 +122,20 @@ class Bfcl:
         return check_report(report) or check_values(draft, tools, report["observations"])
 
     def twins(self, task: Task) -> list[str]:
-        place = self._catalog.entry(task.world).place
+        place = self.catalog.entry(task.world).place
         words = [" ".join(re.findall(r"\w+", turn.casefold())) for turn in task.user_turns]
         return [
             "turns:" + content_id(place, words),
             "calls:" + content_id(place, [call for turn in task.reference for call in turn]),
         ]
 
+    def parts(self, task: Task) -> list[str]:
+        """The services that are involved."""
+        return self.catalog.entry(task.world).classes
+
     def answers(self, task: Task) -> list[str]:
         """One key of what the turns reach together: a task and its turns split otherwise have the same last state."""
-        return ["answer:" + content_id(self._catalog.entry(task.world).place, task.expected["turns"][-1])]
+        return ["answer:" + content_id(self.catalog.entry(task.world).place, task.expected["turns"][-1])]
 
     def action_tokens(self, step_action: str) -> list[str]:
         """Names of the functions called, `unknown` for others, `invalid` for what is no call; a text is `reply`."""
@@ -163,7 +167,7 @@ class Bfcl:
     def _official(self, category: str, grading: str) -> list[Task]:
         key = f"{category} {grading}"
         if key not in self._tasks:
-            entries = [entry for entry in self._catalog.entries.values() if entry.category == category]
+            entries = [entry for entry in self.catalog.entries.values() if entry.category == category]
             if grading == "strict":
                 entries = [entry for entry in entries if entry.id not in STRICT_FAILS]
             reached = self.pool.ask({"verb": "reached", "worlds": [entry.id for entry in entries]}, seconds=60)
@@ -217,7 +221,7 @@ class Bfcl:
         name = call.get("name") if isinstance(call, dict) else None
         if not isinstance(name, str):
             return "invalid"
-        return name if name in self._catalog.names else "unknown"
+        return name if name in self.catalog.names else "unknown"
 
 
 def _draft(entry: Entry) -> Draft:
@@ -247,6 +251,6 @@ def _told(value: Json) -> Json:
 
 
 @cache
-def builtin(split: str = "index") -> Bfcl:
+def builtin(split: str) -> Bfcl:
     """The environment over the installed package. UsageError if it is not installed."""
     return Bfcl(pool(), split)

@@ -36,7 +36,9 @@ class BfclSession:
     def __init__(self, pool: Pool, entry: Entry, tools: Mapping[str, Json], task: Task | None) -> None:
         self._entry = entry
         self._task = task
-        self._all = tools
+        allowed = task.tools if task else []
+        self._all = {name: tool for name, tool in tools.items() if name in allowed} if allowed else tools
+        self._hidden = entry.hidden if task and task.expected["grading"] != "task" else {}
         self._turn = 0
         self._over = ""
         """Why the episode ended before its turns did."""
@@ -74,7 +76,8 @@ class BfclSession:
             return Outcome(kind="invalid", detail="the reference no longer reaches what was recorded")
         strict = self._task.expected["grading"] == "strict"
         score = float(found["strict" if strict else "official"] and not self._over)
-        return Outcome(kind="scored", score=score, detail=self._detail(found))
+        marks = {name: float(found[name] and not self._over) for name in ("official", "strict")}
+        return Outcome(kind="scored", score=score, detail=self._detail(found), marks=marks)
 
     async def close(self) -> None:
         await self._remote.close()
@@ -88,13 +91,9 @@ class BfclSession:
         return other
 
     def _show_tools(self) -> None:
-        allowed = self._task.tools if self._task else []
-        hidden = self._entry.hidden if self._task and self._task.expected["grading"] != "task" else {}
-        self.tools = [
-            tool
-            for name, tool in self._all.items()
-            if (not allowed or name in allowed) and hidden.get(name, 0) <= self._turn
-        ]
+        seen = [name for name in self._all if self._hidden.get(name, 0) <= self._turn]
+        # new ones come last, as in the package
+        self.tools = [self._all[name] for name in sorted(seen, key=lambda name: self._hidden.get(name, 0))]
 
     async def _next_turn(self) -> Observation:
         if self._task is None:
@@ -105,7 +104,8 @@ class BfclSession:
             self._over = f"comparing the states: {blamed}"
             return Observation(messages=[], done=True, failed=True)
         self._turn += 1
-        self._show_tools()
+        if self._hidden:
+            self._show_tools()
         if self._turn >= len(self._task.user_turns):
             return Observation(messages=[], done=True)
         return Observation(messages=[{"role": "user", "content": self._task.user_turns[self._turn]}], done=False)

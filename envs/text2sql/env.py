@@ -106,6 +106,9 @@ class Text2Sql:
             "sql:" + content_id(task.world, sqltext.canonical(str(task.reference))),
         ]
 
+    def parts(self, task: Task) -> list[str]:
+        return []
+
     def answers(self, task: Task) -> list[str]:
         if task.id not in self._answers:
             _, results = run_reference(self._world(task.world), str(task.reference))

@@ -114,11 +114,14 @@ def validate(world: str, reference: Any, tools: tuple[str, ...] = ()) -> Json:
         return play(world, reference, [[turn] if turn else [] for turn in calls], tools=tools)
 
     runs = [run(reference) for _ in range(2)]
+    alone = Session(world, reference, "task", [])
+    alone.reach()
     places = [(turn, at) for turn, made in enumerate(reference) for at in range(len(made))]
     return {
         "runs": [{"passes": run["official"], "digests": run["digests"]} for run in runs],
         "same": runs[0] == runs[1],
         "observations": runs[0]["observations"],
+        "changed": alone.changes(),
         "idle": [place for place in places if run(_without(reference, *place))["official"]],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import cache
 from typing import Any
 
 from bfcl_eval.constants.executable_backend_config import STATELESS_CLASSES
@@ -34,9 +35,9 @@ class Backends:
         for owner in self.owners:
             made = backend(owner)()
             if owner not in STATELESS_CLASSES:
-                config = copy.deepcopy(found["initial_config"].get(owner, {}))
-                made._load_scenario(config, long_context="long_context" in world)
-                made = copy.deepcopy(made)  # long contexts are filled from lists of the module
+                long = "long_context" in world
+                made._load_scenario(json.loads(_config(world, owner)), long_context=long)
+                made = copy.deepcopy(made) if long else made  # they are filled from lists of the module
             self.instances[owner] = made
         self.table = {name: owner for owner in self.owners for name in documents(owner)}
 
@@ -52,6 +53,12 @@ class Backends:
             raise
         except Exception as error:
             return f"{ERROR}{error}", True
+
+
+@cache
+def _config(world: str, owner: str) -> str:
+    """As JSON, from which a copy is made faster than from a copy."""
+    return json.dumps(entry(world)["initial_config"].get(owner, {}))
 
 
 def _arguments(owner: str, name: str, args: Any, coerce: bool) -> dict[str, Any]:

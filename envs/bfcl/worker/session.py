@@ -89,7 +89,7 @@ class Session:
         return {"valid": False, "why": "responses"} if _missing(wanted, self.responses) else {"valid": True, "why": ""}
 
     def reach(self) -> list[str]:
-        """A digest of what each turn of the reference reaches."""
+        """A digest of what each turn of the reference gives; that of the last covers the state too."""
         while len(self.digests) < len(self.reference or ()):
             self._run_reference()
         return self.digests
@@ -101,9 +101,17 @@ class Session:
         calls = self.reference[len(self.digests)]
         coerce = self.grading == "task"
         responses = [kept(self.theirs.call(call["name"], call["args"], coerce=coerce)[0]) for call in calls]
-        state = flat([public(instance) for instance in self.theirs.instances.values()])
-        self.digests.append(hashlib.sha256(json.dumps([state, responses]).encode()).hexdigest()[:16])
+        reached: list[Json] = [responses]
+        if len(self.digests) + 1 == len(self.reference):
+            reached.append(flat([public(instance) for instance in self.theirs.instances.values()]))
+        self.digests.append(hashlib.sha256(json.dumps(reached).encode()).hexdigest()[:16])
         return responses
+
+    def changes(self) -> bool:
+        """Whether the reference's public state now differs from that of the actor."""
+        assert self.theirs is not None
+        pairs = [(self.mine.instances[owner], theirs) for owner, theirs in self.theirs.instances.items()]
+        return any(differs(public(mine), public(theirs)) for mine, theirs in pairs)
 
     def evaluate(self) -> Json:
         turns = len(self.reference or ())
