@@ -145,6 +145,10 @@ class Env(Protocol):
         """Parts of a suite that the task is in, each of which has a score of its own; [] if there are none."""
         ...
 
+    def scenario(self, task: Task) -> str | None:
+        """What the task is a case of, where the share of scenarios all of whose cases succeed is a score (`sgc`)."""
+        ...
+
     def answers(self, task: Task) -> list[str]:
         """Keys of the outcome that is asked for: a task that shares one with a held-out item gives its answer away,
         however differently question and reference are written (docs/decisions/0005)."""

@@ -5,7 +5,7 @@ text2sql  text2sql:path/to/spider  bfcl  bfcl:stratified  appworld  appworld:pat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from inspect import signature
 from typing import Any, cast
@@ -103,6 +103,14 @@ def install(name: str, root: str | None = None, data: str | None = None) -> str:
             raise UsageError(f"{option} {value}: {name} has no data of its own; leave it out")
     needed = venv(name)
     return f"{name} is installed in {needed.install()}" if needed else f"{name} needs nothing beyond this package"
+
+
+def checkup(name: str) -> Iterator[tuple[str, str, bool]]:
+    """(what, what was found, whether that is well) of an installed environment that can look at itself."""
+    if name == "appworld":
+        from envs.appworld.checkup import checkup as look
+
+        yield from look()
 
 
 def _make(name: str) -> Callable[..., Env]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from envs.appworld.checks import check_form, check_runs
 from envs.appworld.code import block
 from envs.appworld.place import Place, default
 from envs.appworld.session import AppWorldSession, prompt, verdict
+from envs.episode import said
 from envs.errors import InvalidTask
 from envs.protocols import ActionFormat, Draft, Message, Outcome, Session, World
 from envs.worker import Blamed, WorkerError
@@ -39,7 +39,7 @@ class AppWorld:
     explore_steps = 12
 
     def __init__(self, place: Place) -> None:
-        self.place = place
+        self.place = place.need()
         self.agents = place.agents()
         self.evaluators = place.evaluators()
         self._reports: dict[str, tuple[list[Json], list[Json]]] = {}
@@ -136,6 +136,14 @@ class AppWorld:
             keys.append(f"reached:{content_id(task.world, task.expected['digest'])}")
         return keys
 
+    def parts(self, task: Task) -> list[str]:
+        """Its difficulty, as AppWorld has it."""
+        official = task.expected["grading"] == "official"
+        return [f"difficulty {task.difficulty:g}"] if official else []
+
+    def scenario(self, task: Task) -> str | None:
+        return task.world.partition("_")[0]
+
     def answers(self, task: Task) -> list[str]:
         """The words, whoever's world they are asked in: a held-out scenario asks the same of several people."""
         return [f"words:{content_id(_words(task))}"]
@@ -155,10 +163,6 @@ class AppWorld:
             call = {"id": "call_0", "name": "run_python", "args": {"code": task.reference}}
             return [*told, {"role": "assistant", "content": "", "tool_calls": [call]}]
         return [*told, {"role": "assistant", "content": f"```python\n{task.reference}\n```"}]
-
-    def scenario(self, task: Task) -> str:
-        """What SGC counts: a scenario is reached if all of its tasks are."""
-        return task.world.partition("_")[0]
 
     def close(self) -> None:
         """End the processes."""
@@ -236,16 +240,12 @@ def _words(task: Task) -> str:
 
 
 def _code(action: str) -> str:
-    """The code of an action: of its fenced block, or of its tool calls."""
-    try:
-        calls = json.loads(action)
-    except ValueError:
-        return block(action) or action
-    if isinstance(calls, dict):
-        calls = calls.get("tool_calls")
-    if not isinstance(calls, list):
-        return action
-    codes = [call.get("args", {}).get("code") for call in calls if isinstance(call, dict)]
+    """The code of a recorded action: of its fenced block, or of its tool calls."""
+    message = said(action)
+    calls = message.get("tool_calls")
+    if not calls:
+        return block(message["content"]) or message["content"]
+    codes = [call["args"].get("code") for call in calls if isinstance(call.get("args"), dict)]
     return "\n".join(code for code in codes if isinstance(code, str))
 
 
@@ -253,4 +253,4 @@ def _code(action: str) -> str:
 def at(folder: str | None = None) -> AppWorld:
     """The environment over an installed root. UsageError if it is not installed."""
     place = Place(Path(folder).expanduser().absolute()) if folder else default()
-    return AppWorld(place.need())
+    return AppWorld(place)

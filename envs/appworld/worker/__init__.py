@@ -9,7 +9,7 @@ code. The evaluator's root has all; its children run none of it: they replay API
     finish  what the world has become: the child's last answer      -> {"digest"}
     close   the child's end
     play    all of that at once, for a reference                    -> {"steps": [...], "digest"}
-    catalog, grade, solve   (evaluator; grade.py)
+    catalog, contents, grade, solve   (evaluator; grade.py)
 
 A request that a child does not answer in time, or dies over, is answered by the child's death (worker_host.py, `died`).
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from envs.appworld.worker.engine import World, preload
 from envs.appworld.worker.fork import Child, Raised
-from envs.appworld.worker.grade import catalog, grade, solve
+from envs.appworld.worker.grade import catalog, contents, grade, solve
 
 Json = Any
 OPEN_S = 60.0
@@ -66,7 +66,7 @@ def play(world: str, blocks: list[str], instruction: str | None = None) -> Json:
     opened = open_(world, instruction)
     try:
         steps = [run(opened["sid"], code) for code in blocks]
-        return {"steps": steps, **finish(opened["sid"])}
+        return {"layers": opened["layers"], "steps": steps, **finish(opened["sid"])}
     finally:
         close(opened["sid"])
 
@@ -92,6 +92,7 @@ HANDLERS = {
     "close": close,
     "play": play,
     "catalog": catalog,
+    "contents": contents,
     "grade": _apart(grade),
     "solve": _apart(solve),
 }

@@ -53,6 +53,12 @@ def enter(home: str, data: str) -> None:
     sys.addaudithook(_watch)
 
 
+def layers() -> list[str]:
+    """Those that are on in this process."""
+    found = ["audit hook", "memory and file limits", "no new privileges"] if _state else []
+    return [*found, *(["no network"] if _state.get("network") else [])]
+
+
 def no_network() -> bool:
     """Whether this process has a network of its own, an empty one, from now on."""
     return any(_LIBC.unshare(flags) == 0 for flags in (CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWNET))

@@ -139,6 +139,7 @@ class World:
                 key: task.supervisor[key] for key in ("first_name", "last_name", "email", "phone_number")
             },
             "now": task.datetime.isoformat(sep=" "),
+            "layers": cage.layers(),
         }
 
     def run(self, code: str) -> Json:

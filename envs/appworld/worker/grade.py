@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
+import appworld
 from appworld import evaluate_task, load_task_ids
+from appworld.apps import get_all_apps
 from appworld.task import Task
 
 from envs.appworld.worker.engine import ROOT, World, digest
 
 Json = Any
+AGENT_APPS = get_all_apps(skip_admin=True)
 SPLITS = ("train", "dev", "test_normal", "test_challenge")
 
 
@@ -25,7 +29,18 @@ def catalog() -> Json:
     splits = {name: load_task_ids(name) for name in SPLITS if os.path.exists(f"{ROOT}/data/datasets/{name}.txt")}
     tasks = {task: _facts(task) for ids in splits.values() for task in ids}
     apps = Task.load(next(iter(tasks)), load_ground_truth=False).app_descriptions if tasks else {}
-    return {"splits": splits, "tasks": tasks, "apps": apps, "databases": len(os.listdir(f"{ROOT}/data/base_dbs"))}
+    return {"splits": splits, "tasks": tasks, "apps": apps}
+
+
+def contents() -> Json:
+    """What there is, for a check-up."""
+    documents = [_read(os.path.join(ROOT, "data", "api_docs", "standard", f"{app}.json")) for app in AGENT_APPS]
+    return {
+        "engine": appworld.__version__,
+        "databases": len(os.listdir(os.path.join(ROOT, "data", "base_dbs"))),
+        "documents": sum(map(len, documents)),
+        "clock": time.time(),
+    }
 
 
 def _facts(task: str) -> Json:
