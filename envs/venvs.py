@@ -74,7 +74,7 @@ class Venv:
             lock,
         )
         if self.setup:
-            _run([str(self.python), "-c", self.setup], f"env install {self.name}: the package cannot be set up")
+            _run([str(self.python), "-c", self.setup], f"env install {self.name}: it cannot be set up", lock)
         part = self.folder / f"{MARKER}.part"
         part.write_bytes(self.requirements.read_bytes())
         part.replace(self.folder / MARKER)

@@ -15,7 +15,8 @@ READ_TRUTH = {
     "magic": "%cat data/tasks/mini002_1/ground_truth/solution.py",
     "shell": "!cat data/tasks/mini002_1/ground_truth/solution.py",
     "load": "get_ipython().run_line_magic('load', 'data/tasks/mini002_1/ground_truth/solution.py')",
-    "ground truth of the engine": "from appworld.ground_truth import GroundTruth\nprint(GroundTruth.load('mini002_1').answer)",
+    "ground truth of the engine": "from appworld.ground_truth import GroundTruth\n"
+    "print(GroundTruth.load('mini002_1').answer)",
 }
 FORGE = {
     "models": "from appworld.apps.venmo.models import Transaction\n"
@@ -34,7 +35,8 @@ FORGE = {
     "type": "class T(dict):\n    def __getitem__(self, k):\n        return 13\nT.__base__.get = None",
     "admin": "apis.admin.credit_to_card(owner_name='Ada Stone', card_number=4000000000000001, amount=500)",
     "admin by name": "apis['admin']['credit_to_card'](amount=500)",
-    "path in a parameter": "apis.phone.send_text_message(phone_number='../../../admin/credit', message='x', access_token='y')",
+    "path in a parameter": "apis.phone.send_text_message(\n"
+    "    phone_number='../../../admin/credit', message='x', access_token='y')",
     "tracker": "from appworld.evaluator import TestTracker\nTestTracker.success = property(lambda self: True)",
     "builtins": "import builtins\nbuiltins.print = lambda *a: None",
     "sys.modules": "import json\nprint(json.codecs.sys.modules['appworld'])",
@@ -53,7 +55,7 @@ BREAK_OUT = {
     "write": "open('/escaped', 'w').write('x')",
     "uuid.os": "from uuid import os\nos.system('touch /escaped')",
     "typing": "import typing\ntyping.sys.exit()",
-    "eval": "eval('__import__(\"os\").system(\"touch /escaped\")')",
+    "eval": 'eval(\'__import__("os").system("touch /escaped")\')',
     "exec": "exec(compile('import os', 'x', 'exec'))",
     "kill": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
 }

@@ -113,7 +113,9 @@ def test_only_training_worlds_are_open_to_drafts(appworld: AppWorld) -> None:
 
 def test_tasks_that_reach_the_same_state_are_twins(appworld: AppWorld) -> None:
     one = synthetic(appworld, 'Make a note "List" that says "bread".', NOTE)
-    two = synthetic(appworld, "Note that I need bread, as List.", NOTE.replace("me = ", "who = ").replace("me[", "who["))
+    two = synthetic(
+        appworld, "Note that I need bread, as List.", NOTE.replace("me = ", "who = ").replace("me[", "who[")
+    )
     assert set(appworld.twins(one)) & set(appworld.twins(two))
 
 

@@ -14,21 +14,22 @@ from collections.abc import Iterator
 
 CHARS = 20_000
 """Characters of one block."""
-MODULES = frozenset(
-    "bisect calendar collections copy dataclasses datetime decimal fractions functools heapq itertools json math "
-    "random re statistics string textwrap time typing".split()
-)
-BUILTINS = frozenset(
-    "__import__ breakpoint builtins classmethod compile delattr dir eval exec exit getattr globals help input locals "
-    "memoryview open quit setattr staticmethod super vars get_ipython In Out ApiCollection Requester requester "
-    "__builtins__ __loader__ __spec__".split()
-)
+MODULES = frozenset((
+    "bisect", "calendar", "collections", "collections.abc", "copy", "dataclasses", "datetime", "decimal", "fractions",
+    "functools", "heapq", "itertools", "json", "math", "random", "re", "statistics", "string", "textwrap", "time", "typing",
+))  # fmt: skip
+BUILTINS = frozenset((
+    "__import__", "breakpoint", "builtins", "classmethod", "compile", "delattr", "dir", "eval", "exec", "exit",
+    "getattr", "globals", "help", "input", "locals", "memoryview", "open", "quit", "setattr", "staticmethod",
+    "super", "vars", "get_ipython", "In", "Out", "ApiCollection", "Requester", "requester", "__builtins__",
+    "__loader__", "__spec__",
+))  # fmt: skip
 """Names that lead out of what a task needs. Two more, `_` and `__`, are plain throw-away names."""
-MODULE_ATTRIBUTES = frozenset(
-    "abc ast asyncio builtins codecs ctypes enum gc importlib inspect io itertools keyword locale numbers operator os "
-    "pathlib pickle posix reprlib signal shutil socket subprocess sys sysconfig tempfile threading tokenize types "
-    "warnings weakref".split()
-)
+MODULE_ATTRIBUTES = frozenset((
+    "abc", "ast", "asyncio", "builtins", "codecs", "ctypes", "enum", "gc", "importlib", "inspect", "io", "itertools",
+    "keyword", "locale", "numbers", "operator", "os", "pathlib", "pickle", "posix", "reprlib", "signal", "shutil",
+    "socket", "subprocess", "sys", "sysconfig", "tempfile", "threading", "tokenize", "types", "warnings", "weakref",
+))  # fmt: skip
 """Modules that allowed modules hold: `random.os` is os."""
 FRAMES = re.compile(r"(tb|f|gi|cr|ag|co)_[a-z]+$|mro$|format_map$")
 FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)

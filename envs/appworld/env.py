@@ -194,7 +194,9 @@ class AppWorld:
             **content,
             split="gold" if official and self._side(draft.world) == "train" else self._side(draft.world),
             structure=self.structure(draft.reference),
-            difficulty=float(self._facts(draft.world)["difficulty"] or 0) if official else self.difficulty(draft.reference),
+            difficulty=float(self._facts(draft.world)["difficulty"] or 0)
+            if official
+            else self.difficulty(draft.reference),
             origin=origin,
         )
 

@@ -1,9 +1,9 @@
 """Where the engine and its data lie, and how they get there.
 
-    ROOT/data         the data whole: official, or the small world (mini/)
-    ROOT/agent/data   the same without ground truth: all that an agent's process is shown
-    ROOT/{,agent/}runs  what episodes write, deleted after each
-    ROOT/coevolve.json  written last: which data, made by what
+ROOT/data         the data whole: official, or the small world (mini/)
+ROOT/agent/data   the same without ground truth: all that an agent's process is shown
+ROOT/{,agent/}runs  what episodes write, deleted after each
+ROOT/coevolve.json  written last: which data, made by what
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Place:
         VENV.need()
         if self.data is None:
             raise UsageError(
-                f"env 'appworld': there is no data in {self.root}; run `coevolve env install appworld --root {self.root}`"
+                f"env 'appworld': there is no data in {self.root}; "
+                f"run `coevolve env install appworld --root {self.root}`"
             )
         return self
 

@@ -11,9 +11,22 @@ from envs.appworld.procedural_scene import Act, Doc, Scene
 
 ROWS = 8
 """Rows of a list that are printed."""
+PRINT_ROWS = f"print(json.dumps(rows[:{ROWS}] if isinstance(rows, list) else rows))"
 KEYS = ("title", "name", "first_name", "subject", "label", "description", "message", "content", "path")
 """What a row is told by, the best first."""
-WORDS = ("title", "name", "content", "description", "message", "comment", "label", "review", "body", "subject", "question")
+WORDS = (
+    "title",
+    "name",
+    "content",
+    "description",
+    "message",
+    "comment",
+    "label",
+    "review",
+    "body",
+    "subject",
+    "question",
+)
 NUMBERS = ("amount", "quantity", "rating", "volume", "minutes", "priority")
 MOST = 50
 BY_PHONE = ("phone",)
@@ -47,7 +60,7 @@ def ask_docs(app: str, names: list[str]) -> str:
 
 def list_rows(doc: Doc) -> str:
     shown = f"apis.{doc.app}.{doc.api}(access_token=token)"
-    return f"# list {doc.app}.{doc.api}\n{login(doc.app)}rows = {shown}\nprint(json.dumps(rows[:{ROWS}] if isinstance(rows, list) else rows))"
+    return f"# list {doc.app}.{doc.api}\n{login(doc.app)}rows = {shown}\n{PRINT_ROWS}"
 
 
 def act(doc: Doc, scene: Scene, rng: random.Random) -> str | None:

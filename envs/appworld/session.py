@@ -24,8 +24,8 @@ PROMPT = """You act for {first_name} {last_name} ({email}, phone {phone_number})
 It is {now}.
 {how}
 - apis.<app>.<api>(...) calls an API. apis.api_docs.show_app_descriptions(), \
-apis.api_docs.show_api_descriptions(app_name=...) and apis.api_docs.show_api_doc(app_name=..., api_name=...) tell which \
-there are and what they take.
+apis.api_docs.show_api_descriptions(app_name=...) and apis.api_docs.show_api_doc(app_name=..., api_name=...) tell \
+which there are and what they take.
 - apis.supervisor.show_profile() and apis.supervisor.show_account_passwords() tell who you act for; an app's \
 login(username=..., password=...) gives an access_token, which most of its APIs want. Lists come in pages.
 - When all is done, call apis.supervisor.complete_task(); if something was asked, \

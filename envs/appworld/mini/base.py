@@ -127,9 +127,7 @@ def _friends(ids: Ids) -> None:
                 relationships=["friend"],
                 created_at=THEN,
             )
-            models("venmo").Friendship.create_save(
-                user_id=venmo, friend_id=ids["venmo"][other.first], created_at=THEN
-            )
+            models("venmo").Friendship.create_save(user_id=venmo, friend_id=ids["venmo"][other.first], created_at=THEN)
 
 
 def _files_and_notes(ids: Ids) -> None:

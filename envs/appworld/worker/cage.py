@@ -22,7 +22,7 @@ PR_SET_NO_NEW_PRIVS = 38
 CAUGHT: list[str] = []
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEVER = (
-    "os.fork", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.kill", "os.putenv", "os.unsetenv", "os.startfile",
+    "os.fork", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.kill", "os.putenv", "os.unsetenv",
     "os.chroot", "os.setxattr", "subprocess.", "pty.", "socket.", "ctypes.", "signal.", "gc.", "sys.addaudithook",
     "sqlite3.enable_load_extension", "sqlite3.load_extension", "resource.", "code.", "mmap.", "webbrowser.", "ftplib.",
     "http.", "urllib.", "smtplib.", "imaplib.", "poplib.", "telnetlib.", "syslog.",
@@ -39,7 +39,8 @@ _state: dict[str, Any] = {}
 def enter(home: str, data: str) -> None:
     """For good. `home`: the folder that may be written to; `data`: one that may be read, besides Python's own."""
     network = no_network()
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    with open("/proc/self/statm") as statm:
+        used = int(statm.read().split()[0]) * resource.getpagesize()
     for kind, most in (
         (resource.RLIMIT_AS, used + GROWTH),
         (resource.RLIMIT_FSIZE, FILE_BYTES),

@@ -25,7 +25,7 @@ DEPTH = 3
 
 
 def canonical_diff(start_folder: str, end_folder: str) -> Json:
-    """{"changes": {app.Model: {"added", "updated", "removed"}}, "status", "answer"}; `answer` is the text of what was submitted."""
+    """{"changes": {app.Model: {"added", "updated", "removed"}}, "status", "answer"}; `answer` as a text."""
     apps = sorted({app for app in get_all_apps() if _log(start_folder, app) != _log(end_folder, app)} | {"supervisor"})
     places = {":memory:canonical-start": start_folder, ":memory:canonical-end": end_folder}
     start, end = (

@@ -135,9 +135,7 @@ class World:
         task = self.app.task
         return {
             "instruction": task.instruction,
-            "supervisor": {
-                key: task.supervisor[key] for key in ("first_name", "last_name", "email", "phone_number")
-            },
+            "supervisor": {key: task.supervisor[key] for key in ("first_name", "last_name", "email", "phone_number")},
             "now": task.datetime.isoformat(sep=" "),
             "layers": cage.layers(),
         }

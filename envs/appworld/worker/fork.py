@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -87,7 +88,8 @@ def _serve(make: Callable[[], Callable[..., Json]], asked: int, answered: int) -
         signal.setitimer(signal.ITIMER_REAL, 0)
         for fd in map(int, os.listdir("/proc/self/fd")):
             if fd > 2 and fd not in (asked, answered):
-                _close(fd)
+                with contextlib.suppress(OSError):
+                    os.close(fd)
         answering = make()
         with os.fdopen(asked, "rb") as requests:
             for line in requests:
@@ -112,10 +114,3 @@ def _write(fd: int, data: bytes) -> None:
 
 _WRITE = os.write
 """Kept: while agent code runs, the engine replaces `os.write`, and does not always put it back."""
-
-
-def _close(fd: int) -> None:
-    try:
-        os.close(fd)
-    except OSError:
-        pass
