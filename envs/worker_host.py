@@ -69,8 +69,8 @@ def _limit(limits: dict[str, float]) -> None:
     for kind, most in (
         (resource.RLIMIT_AS, int(limits["memory_mb"]) << 20),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, int(limits["file_mb"]) << 20),
-        (resource.RLIMIT_NPROC, int(limits["processes"])),
+        (resource.RLIMIT_FSIZE, int(limits.get("file_mb", 0)) << 20),
+        (resource.RLIMIT_NPROC, int(limits.get("processes", 0))),
     ):
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)

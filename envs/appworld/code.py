@@ -16,7 +16,8 @@ CHARS = 20_000
 """Characters of one block."""
 MODULES = frozenset((
     "bisect", "calendar", "collections", "collections.abc", "copy", "dataclasses", "datetime", "decimal", "fractions",
-    "functools", "heapq", "itertools", "json", "math", "random", "re", "statistics", "string", "textwrap", "time", "typing",
+    "functools", "heapq", "itertools", "json", "math", "random", "re", "statistics", "string",
+    "textwrap", "time", "typing",
 ))  # fmt: skip
 BUILTINS = frozenset((
     "__import__", "breakpoint", "builtins", "classmethod", "compile", "delattr", "dir", "eval", "exec", "exit",
