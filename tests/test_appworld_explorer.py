@@ -67,7 +67,7 @@ def test_every_value_of_an_act_was_seen_before(view: dict[str, Any]) -> None:
             acts += 1
             for name, value in json.loads(found[1]).items():
                 assert json.dumps(name) in shown
-                assert json.dumps(value).strip("[]") in shown
+                assert str(value).replace(" ", "_") in shown.replace(" ", "_")
     assert acts > 0
 
 

@@ -90,9 +90,10 @@ def _value(name: str, kind: str, doc: Doc, scene: Scene, rng: random.Random) -> 
         email = _pick([value for row in rows for value in _emails(row)], rng)
         return [email] if email and kind.startswith("list") else email
     if kind == "string" and any(word in name for word in WORDS):
-        same = [row[name] for row in rows if isinstance(row.get(name), str)]
         texts = [value for row in rows for key, value in row.items() if key in KEYS and isinstance(value, str)]
-        return _pick([text for text in same or texts if 2 < len(text) <= 60 and text.isprintable()], rng)
+        taken = [row.get(name) for row in rows]  # most apps let no two rows have one name
+        fit = [text for text in texts if text not in taken and 2 < len(text) <= 60 and text.isprintable()]
+        return _pick([*fit, *map(_spoken, scene.apps)], rng)
     if kind in ("number", "integer") and any(word in name for word in NUMBERS):
         numbers = [value for row in rows for value in row.values() if type(value) in (int, float)]
         return _pick([value for value in numbers if 1 <= value <= (5 if name == "rating" else MOST)], rng)
@@ -135,7 +136,7 @@ def instruction(made: Act, scene: Scene) -> Pair | None:
         args[name] = f'{name}_row["{name}"]'
         told.append(f"the {_spoken(name[:-3])} with the {_spoken(key)} {_said(text)}")
     lines += [_call(made.doc, args), "apis.supervisor.complete_task()"]
-    words = f"In my {_spoken(made.doc.app)} account: {_lower(made.doc.description)} Use {_and(told)}."
+    words = f"In my {_spoken(made.doc.app)} account: {_lower(made.doc.description)}. Use {_and(told)}."
     return words, "\n".join(lines)
 
 
@@ -170,7 +171,7 @@ def questions(scene: Scene) -> Iterator[Pair]:
         doc = scene.docs[app, api]
         fetch = _all_rows(app, api) if doc.pages else f"rows = apis.{app}.{api}(access_token=token)"
         head = f"{login(app)}{fetch}\n"
-        what = _lower(doc.description).rstrip(".")
+        what = _lower(doc.description)
         asked = f"In my {_spoken(app)} account you can {what}."
         yield f"{asked} How many entries are there in all?", f"{head}{_submit('len(rows)')}"
         for label in [key for key in KEYS if all(isinstance(row.get(key), str) for row in rows)][:1]:
@@ -205,5 +206,6 @@ def _and(parts: list[str]) -> str:
 
 
 def _lower(text: str) -> str:
-    text = text.strip()
+    """The first sentence, to go on with."""
+    text = text.strip().split(". ")[0].rstrip(".")
     return text[:1].lower() + text[1:]
