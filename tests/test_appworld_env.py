@@ -28,6 +28,16 @@ def test_an_official_solution_passes_and_doing_nothing_does_not(appworld: AppWor
     assert not run(appworld.noop(task)).success
 
 
+@pytest.mark.parametrize("world", ["mini002_1", "mini004_1", "mini006_1"])
+def test_a_replayed_log_reaches_what_the_first_run_did(appworld: AppWorld, world: str) -> None:
+    """By post, and by patch."""
+    solved = appworld.evaluators.ask({"verb": "solve", "world": world})
+    asked = {"verb": "grade", "world": world, "calls": solved["calls"], "official": True}
+    graded = appworld.evaluators.ask(asked)
+    assert graded["digest"] == solved["digest"]
+    assert graded["difference"]["changes"]
+
+
 def test_a_policy_that_does_what_is_asked_is_scored_1(appworld: AppWorld) -> None:
     seen, outcome = run(play(appworld, official(appworld, WORLD), PAY))
     assert (outcome.score, outcome.violation) == (1.0, None)

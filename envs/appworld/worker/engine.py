@@ -168,7 +168,11 @@ class World:
                 random.seed(number)
                 with contextlib.suppress(Exception):  # as the agent saw it raise
                     getattr(requester, f"_{call['method']}")(
-                        call["url"], data=dict(call["data"]), track=False, raise_on_failure=False
+                        call["url"],
+                        data=dict(call["data"]),
+                        client=requester.client,  # which the engine's own `_patch` forgets to look up
+                        track=False,
+                        raise_on_failure=False,
                     )
 
     def save(self) -> str:
