@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from envs.appworld.worker.engine import World, preload
+from envs.appworld.worker.engine import World, forget, preload
 from envs.appworld.worker.fork import Child, Raised
 from envs.appworld.worker.grade import catalog, contents, grade, solve
 
@@ -59,7 +59,12 @@ def _ask(sid: int, request: Json, seconds: float) -> Json:
 
 
 def close(sid: int) -> None:
-    CHILDREN.pop(sid).kill()
+    _end(CHILDREN.pop(sid))
+
+
+def _end(child: Child) -> None:
+    child.kill()
+    forget(child.name)
 
 
 def play(world: str, blocks: list[str], instruction: str | None = None) -> Json:
@@ -79,7 +84,7 @@ def _apart(work: Any) -> Any:
         try:
             return child.ask(arguments, OPEN_S)
         finally:
-            child.kill()
+            _end(child)
 
     return answer
 

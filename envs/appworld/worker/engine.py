@@ -70,6 +70,11 @@ def _tidy() -> None:
             shutil.rmtree(os.path.join(RUNS, name), ignore_errors=True)
 
 
+def forget(run: str) -> None:
+    """Delete what a world wrote."""
+    shutil.rmtree(os.path.join(HERE, "experiments", "outputs", run), ignore_errors=True)
+
+
 class World:
     """Answers the verbs of one episode."""
 

@@ -31,6 +31,7 @@ class Child:
         asked, self._out = os.pipe()
         self._in, answered = os.pipe()
         self.pid = os.fork()
+        self.name = str(self.pid)
         if self.pid == 0:
             _serve(make, asked, answered)
         os.close(asked)
