@@ -13,10 +13,11 @@ import statistics
 import subprocess
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from envs.appworld.env import AppWorld, at
-from envs.appworld.place import VENV, environment
+from envs.appworld.place import LIMITS, VENV, environment
 from envs.protocols import Message
 from store.rows import Task
 
@@ -69,10 +70,14 @@ async def steps(env: AppWorld, task: Task, times: int) -> None:
 
 
 async def rate(env: AppWorld, task: Task, sessions: int) -> float:
-    """Steps a second of so many sessions side by side."""
+    """Steps a second of so many sessions side by side, their opening included."""
     began = time.perf_counter()
     await asyncio.gather(*(steps(env, task, STEPS) for _ in range(sessions)))
     return sessions * STEPS / (time.perf_counter() - began)
+
+
+async def both(env: AppWorld, task: Task) -> None:
+    await asyncio.gather(steps(env, task, 1), steps(env, task, 1))
 
 
 async def graded(env: AppWorld, task: Task) -> float:
@@ -101,6 +106,10 @@ def main() -> None:
     print(f"open, warm             {statistics.median(first):.2f} s median, {max(first):.2f} s worst of {OPENS}")
     plain, ours = bare(env, task), asyncio.run(rate(env, task, 1))
     print(f"steps/s                bare {plain:.1f}, session {ours:.1f}: ratio {ours / plain:.2f}")
+    env.agents = env.place.agents(replace(LIMITS, crowd=1))
+    asyncio.run(both(env, task))  # two processes are started
+    pair = asyncio.run(rate(env, task, 2))
+    print(f"two processes          {pair:.1f} steps/s: {pair / ours:.2f} times one")
     marks = [asyncio.run(graded(env, task)) for _ in range(OPENS)]
     print(f"evaluate               {statistics.median(marks):.2f} s median, {max(marks):.2f} s worst of {OPENS}")
     before = resident(env.agents.pids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_data_of_no_kind_is_refused(envs: Path) -> None:
     refused = coevolve("env", "install", "appworld", "--data", "maxi")
     assert refused.code == 2
     assert "choose from download, mini" in refused.err
+
+
+def test_official_data_that_is_there_is_used_and_never_overwritten(envs: Path, appworld: AppWorld) -> None:
+    """Played by the small world under other names."""
+    root = envs / "own"
+    shutil.copytree(appworld.place.root / "data", root / "data")
+    train = root / "data" / "datasets" / "train.txt"
+    train.write_text("official_1\n" + train.read_text())
+    refused = coevolve("env", "install", "appworld", "--root", str(root), "--data", "mini")
+    assert refused.code == 2
+    assert "holds the official data" in refused.err
+    assert "the official data in" in coevolve("env", "install", "appworld", "--root", str(root)).out
+    assert not list((root / "agent").rglob("ground_truth"))
 
 
 def test_nothing_is_left_behind_by_an_episode(appworld: AppWorld) -> None:

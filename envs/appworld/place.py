@@ -30,6 +30,8 @@ VENV = Venv(
     "from appworld.install import install_package; install_package()",
 )
 MARKER = "coevolve.json"
+MINI = "mini"
+"""How the ids of the small world's tasks begin."""
 TRUTH = "ground_truth"
 DOWNLOAD = (
     "import requests, appworld.download as d; requests.head(d.S3_BASE_URL, timeout=20).raise_for_status; "
@@ -73,9 +75,11 @@ class Place:
         return f"appworld is installed in {VENV.folder}, {kind} in {self.root}"
 
     def _make(self, data: Data | None) -> None:
+        if data == "mini" and self._official():
+            raise UsageError(f"--data mini: {self.root} holds the official data; choose another folder with --root")
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / MARKER).unlink(missing_ok=True)
-        if data != "mini" and not self._download():
+        if data != "mini" and not self._official() and not self._download():
             if data == "download":
                 raise InfraError("env install appworld: the official data cannot be downloaded; --data mini needs none")
             data = "mini"
@@ -96,7 +100,12 @@ class Place:
             subprocess.run([VENV.python, "-c", DOWNLOAD], env=environ, timeout=DOWNLOAD_S, capture_output=True)
         except subprocess.TimeoutExpired:
             return False
-        return (self.root / "data" / "datasets").is_dir()
+        return self._official()
+
+    def _official(self) -> bool:
+        """Whether the official data is there, by whatever way it came."""
+        train = self.root / "data" / "datasets" / "train.txt"
+        return train.is_file() and not train.read_text("utf-8").startswith(MINI)
 
     def agents(self, limits: Limits | None = None) -> Pool:
         """Processes that run agents' code, without ground truth."""
