@@ -22,9 +22,10 @@ DONE = "apis.supervisor.complete_task()"
 @pytest.fixture(autouse=True)
 def nothing_left_behind(appworld: AppWorld) -> Iterator[None]:
     """No file outside the run folder."""
-    data = sorted(path.stat().st_mtime_ns for path in appworld.place.root.rglob("data/**/*"))
+    folders = [appworld.place.root / "data", appworld.place.root / "agent" / "data"]
+    before = [path.stat().st_mtime_ns for folder in folders for path in sorted(folder.rglob("*"))]
     yield
-    assert data == sorted(path.stat().st_mtime_ns for path in appworld.place.root.rglob("data/**/*"))
+    assert before == [path.stat().st_mtime_ns for folder in folders for path in sorted(folder.rglob("*"))]
     assert not Path("/escaped").exists()
 
 

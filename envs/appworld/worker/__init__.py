@@ -53,13 +53,14 @@ def _ask(sid: int, request: Json, seconds: float) -> Json:
     """An engine that raises may be the agent's doing: the parent finds out, as of one that died."""
     try:
         return CHILDREN[sid].ask(request, seconds)
-    except Raised as error:
-        CHILDREN[sid].kill()
+    except (Raised, ProcessLookupError) as error:
+        close(sid)
         raise ProcessLookupError(str(error)) from None
 
 
 def close(sid: int) -> None:
-    _end(CHILDREN.pop(sid))
+    if sid in CHILDREN:  # else it has died before
+        _end(CHILDREN.pop(sid))
 
 
 def _end(child: Child) -> None:
