@@ -33,7 +33,13 @@ def m002_optimiser_steps(connection: Connection) -> None:
     connection.execute("ALTER TABLE trajectory ADD COLUMN IF NOT EXISTS policy_step BIGINT")
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps)
+def m005_redistributable(connection: Connection) -> None:
+    """Whether a task's text may be passed on. The tasks of before may: no environment had others."""
+    connection.execute("ALTER TABLE task ADD COLUMN IF NOT EXISTS redistributable BOOLEAN DEFAULT true")
+    connection.execute("ALTER TABLE task ALTER COLUMN redistributable SET NOT NULL")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps, m005_redistributable)
 
 
 def version(connection: Connection) -> int:

@@ -129,6 +129,13 @@ def test_tasks_that_reach_the_same_state_are_twins(appworld: AppWorld) -> None:
     assert set(appworld.twins(one)) & set(appworld.twins(two))
 
 
+def test_no_task_may_be_passed_on(appworld: AppWorld) -> None:
+    """Official ones are AppWorld's text, ours are made of it."""
+    official_ones = [task for tasks in appworld.suites().values() for task in tasks]
+    ours = synthetic(appworld, 'Make a note "List" that says "bread".', NOTE)
+    assert not any(task.redistributable for task in [*official_ones, ours])
+
+
 def test_a_block_is_carried_out_as_an_explorer_does_it(appworld: AppWorld) -> None:
     async def explore() -> tuple[str, bool]:
         session = appworld.open(WORLD, tools=True)

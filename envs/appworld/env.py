@@ -31,7 +31,8 @@ CONSTANTS = ("0", "1", "yes", "no", "true", "false", "none", "")
 
 class AppWorld:
     """Implements envs.protocols.Env. A world is the start state of an official task. `reference` is one block of code,
-    `expected` what it reaches; official tasks have neither here: their assertions and solutions stay in the data."""
+    `expected` what it reaches; official tasks have neither here: their assertions and solutions stay in the data. No task
+    is redistributable (docs/appworld.md, licence)."""
 
     name = "appworld"
     version = "1"
@@ -198,6 +199,7 @@ class AppWorld:
             if official
             else self.difficulty(draft.reference),
             origin=origin,
+            redistributable=False,
         )
 
     def _side(self, world: str) -> Split:
