@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from envs.appworld.checkup import _solution
 from envs.appworld.env import SPLITS, AppWorld
 from envs.errors import InvalidTask
+from envs.worker import WorkerError
 from tests.appworld_play import COUNT, NOTE, PAY, WORLD, message, official, play, run, synthetic
 
 ALL = [f"mini00{scenario}_{number}" for scenario in range(1, 7) for number in range(1, 4)]
@@ -28,14 +30,48 @@ def test_an_official_solution_passes_and_doing_nothing_does_not(appworld: AppWor
     assert not run(appworld.noop(task)).success
 
 
-@pytest.mark.parametrize("world", ["mini002_1", "mini004_1", "mini006_1"])
+@pytest.mark.parametrize("world", ALL)
 def test_a_replayed_log_reaches_what_the_first_run_did(appworld: AppWorld, world: str) -> None:
-    """By post, and by patch."""
+    """By get, post and patch."""
     solved = appworld.evaluators.ask({"verb": "solve", "world": world})
     asked = {"verb": "grade", "world": world, "calls": solved["calls"], "official": True}
     graded = appworld.evaluators.ask(asked)
     assert graded["digest"] == solved["digest"]
-    assert graded["difference"]["changes"]
+    assert graded["difference"] == solved["difference"]
+    assert graded["tests"] == solved["tests"] != []
+
+
+def test_a_call_that_raises_on_replay_alone_is_no_score(appworld: AppWorld) -> None:
+    """The engine cannot send `data` that is no JSON value; here it was never asked to."""
+    solved = appworld.evaluators.ask({"verb": "solve", "world": WORLD})
+    call = next(call for call in solved["calls"] if call["method"] == "post")
+    broken = {**call, "data": {"amount": float("inf")}}
+    asked = {"verb": "grade", "world": WORLD, "official": False}
+    with pytest.raises(WorkerError, match=f"call 1, post {call['url']}"):
+        appworld.evaluators.ask({**asked, "calls": [solved["calls"][0], broken]})
+    told = [{**broken, "raised": "ValueError"}]
+    assert appworld.evaluators.ask({**asked, "calls": told})["difference"]["changes"] == {}
+
+
+def test_what_the_engine_raises_for_the_agent_is_a_score(appworld: AppWorld) -> None:
+    raising = 'apis.venmo.create_transaction(access_token="x", receiver_email="y", amount=float("inf"))'
+    seen, outcome = run(play(appworld, official(appworld, WORLD), raising, PAY))
+    assert seen[0].failed
+    assert (outcome.score, outcome.violation) == (1.0, None)
+
+
+def test_a_task_without_a_solution_is_invalid_and_doctor_says_so(appworld: AppWorld) -> None:
+    task = official(appworld, appworld.catalog["splits"]["train"][0])
+    solution = appworld.place.root / "data" / "tasks" / task.world / "ground_truth" / "compiled_solution.py"
+    aside = solution.rename(solution.with_suffix(".aside"))
+    try:
+        with pytest.raises(InvalidTask, match="no_solution"):
+            run(appworld.replay(task))
+        what, found, good = _solution(appworld, task)
+    finally:
+        aside.rename(solution)
+    assert (what, good) == ("a solution", False)
+    assert task.world in found
 
 
 def test_a_policy_that_does_what_is_asked_is_scored_1(appworld: AppWorld) -> None:

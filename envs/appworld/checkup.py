@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from envs.appworld.env import AppWorld, at
 from envs.appworld.place import TRUTH
+from envs.errors import InvalidTask
+from store.rows import Task
 
 ENGINE = "0.1.3.post1"
 DATABASES = 12
@@ -46,7 +48,14 @@ def _episode(env: AppWorld) -> Iterator[Finding]:
     layers = ["code filter", *run["layers"], "grades by replay in another process"]
     yield "layers", ", ".join(layers), "audit hook" in layers
     yield "doing nothing", "fails", not asyncio.run(env.noop(task)).success
-    solved = asyncio.run(env.replay(task))
-    yield "a solution", f"passes: {solved.detail}" if solved.success else f"fails: {solved.detail}", solved.success
+    yield _solution(env, task)
     drift = abs(env.evaluators.ask({"verb": "contents"})["clock"] - time.time())
     yield "clock", "goes on after an episode" if drift < CLOCK_S else "is frozen", drift < CLOCK_S
+
+
+def _solution(env: AppWorld, task: Task) -> Finding:
+    try:
+        solved = asyncio.run(env.replay(task))
+    except InvalidTask as missing:
+        return "a solution", f"{missing}; have the data downloaded again into another folder", False
+    return "a solution", f"passes: {solved.detail}" if solved.success else f"fails: {solved.detail}", solved.success

@@ -31,8 +31,8 @@ CONSTANTS = ("0", "1", "yes", "no", "true", "false", "none", "")
 
 class AppWorld:
     """Implements envs.protocols.Env. A world is the start state of an official task. `reference` is one block of code,
-    `expected` what it reaches; official tasks have neither here: their assertions and solutions stay in the data. No task
-    is redistributable (docs/appworld.md, licence)."""
+    `expected` what it reaches; official tasks have neither here: their assertions and solutions stay in the data. No
+    task is redistributable (docs/appworld.md, licence)."""
 
     name = "appworld"
     version = "1"
@@ -97,6 +97,7 @@ class AppWorld:
         return self._task(draft, expected, origin)
 
     async def replay(self, task: Task) -> Outcome:
+        """InvalidTask for an official task of which the data holds no solution."""
         if task.expected["grading"] == "official":
             return await asyncio.to_thread(self._solve, task)
         session = self.open(task.world, task)
@@ -236,7 +237,10 @@ class AppWorld:
         return found
 
     def _solve(self, task: Task) -> Outcome:
-        return verdict(task.expected, self.evaluators.ask({"verb": "solve", "world": task.world}))
+        solved = self.evaluators.ask({"verb": "solve", "world": task.world})
+        if solved is None:
+            raise InvalidTask("no_solution", f"the data holds no solution of {task.world}, as of official test tasks")
+        return verdict(task.expected, solved)
 
 
 def _words(task: Task) -> str:

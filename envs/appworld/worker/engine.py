@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import hashlib
 import json
@@ -114,7 +113,13 @@ class World:
 
         def named(_app_name: str, _api_name: str, **rest: Any) -> Any:
             self._api = f"{_app_name}.{_api_name}"
-            return request(_app_name, _api_name, **rest)
+            before = len(self.calls)
+            try:
+                return request(_app_name, _api_name, **rest)
+            except Exception as error:
+                for call in self.calls[before:]:
+                    call["raised"] = type(error).__name__
+                raise
 
         def logged(method: str, url: str, data: Json = None) -> None:
             if len(self.calls) >= CALLS:
@@ -166,19 +171,27 @@ class World:
         }
 
     def replay(self, calls: list[Json]) -> None:
-        """Carry out logged calls, those to undocumented places left out."""
-        requester = self.app.requester
+        """Carry out logged calls, those to undocumented places left out. RuntimeError where one raises that did not
+        when it was logged: that is the machine's fault or the engine's, and says nothing of the agent."""
         for number, call in enumerate(calls):
             if documented(call["method"], call["url"]):
                 random.seed(number)
-                with contextlib.suppress(Exception):  # as the agent saw it raise
-                    getattr(requester, f"_{call['method']}")(
-                        call["url"],
-                        data=dict(call["data"]),
-                        client=requester.client,  # which the engine's own `_patch` forgets to look up
-                        track=False,
-                        raise_on_failure=False,
-                    )
+                try:
+                    self._repeat(call)
+                except Exception as error:
+                    if "raised" not in call:
+                        where = f"call {number}, {call['method']} {call['url']}"
+                        raise RuntimeError(f"{where}: on replay {type(error).__name__}: {error}") from None
+
+    def _repeat(self, call: Json) -> None:
+        """Without a word of it where the API refuses: the agent was told."""
+        getattr(self.app.requester, f"_{call['method']}")(
+            call["url"],
+            data=dict(call["data"]),
+            client=self.app.requester.client,  # which the engine's own `_patch` forgets to look up
+            track=False,
+            raise_on_failure=False,
+        )
 
     def save(self) -> str:
         """The folder with all databases as they are now."""

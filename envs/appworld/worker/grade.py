@@ -69,10 +69,10 @@ def grade(world: str, calls: list[Json], official: bool) -> Json:
 
 
 def solve(world: str) -> Json:
-    """The official solution, played here and graded. KeyError where the data holds none."""
+    """The official solution, played here and graded. None where the data holds none."""
     place = os.path.join(ROOT, "data", "tasks", world, "ground_truth", "compiled_solution.py")
     if not os.path.exists(place):
-        raise KeyError(f"the data holds no solution of {world}")
+        return None
     with open(place) as file:
         code = file.read()
     solver = World(world, truth=True)
