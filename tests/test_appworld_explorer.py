@@ -11,6 +11,7 @@ import pytest
 
 from envs.appworld.env import AppWorld
 from envs.appworld.procedural import EXPLORER
+from envs.appworld.procedural_scene import Doc
 from envs.errors import InvalidTask
 from envs.protocols import Draft
 from tests.appworld_play import WORLD, run
@@ -82,3 +83,18 @@ def test_what_it_proposes_are_tasks(appworld: AppWorld, view: dict[str, Any]) ->
     assert tasks
     assert any("simple_note.create_note" in task.structure for task in tasks)
     assert all(run(appworld.replay(task)).success and not run(appworld.noop(task)).success for task in tasks)
+
+
+@pytest.mark.parametrize(("app", "shows"), [("amazon", "search_products"), ("gmail", "search_users")])
+def test_a_list_that_needs_no_token_is_read_too(app: str, shows: str) -> None:
+    doc = Doc(app, shows, "Search.", {"query": ("string", False), "page_index": ("integer", False)})
+    assert doc.lists
+    assert doc.listed(page_index="page") == f"apis.{app}.{shows}(page_index=page)"
+
+
+@pytest.mark.parametrize("app", ["amazon", "gmail"])
+def test_it_acts_where_rows_are_found_by_searching(appworld: AppWorld, app: str) -> None:
+    signal = {**SIGNAL, "kind": "rare", "pattern": [f"{app}.x"], "evidence": []}
+    view = run(explored(appworld, signal, steps=14))
+    done = [entry["args"]["code"] for entry in view["log"] if not entry["failed"]]
+    assert [code for code in done if code.startswith(f"# act {app}.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,10 +72,10 @@ def test_a_task_of_an_older_journal_may_be_passed_on(tmp_path: Path) -> None:
     store.append(task(1, redistributable=False))
     store.journal.close()
     (segment,) = (tmp_path / "journal").glob("*.jsonl")
-    now = segment.read_bytes()
-    before = now.replace(b',"redistributable":false', b"")
-    assert before != now
-    segment.write_bytes(before)
+    _, comma, body = segment.read_bytes().rstrip(b"\n").partition(b'",')
+    before = body.replace(b',"redistributable":false', b"")
+    assert before != body
+    segment.write_bytes(b'{"crc":"%08x%s%s\n' % (zlib.crc32(before), comma, before))
     assert [each.redistributable for each in Store(tmp_path).rows(Task)] == [True]
 
 

@@ -30,9 +30,16 @@ class Doc:
 
     @property
     def lists(self) -> bool:
-        """It shows rows, and needs nothing but a token for it."""
+        """It shows rows, and needs nothing, or nothing but a token, for it."""
         needs = {name for name, (_, required) in self.parameters.items() if required}
-        return self.api.startswith(("show_", "search_")) and needs == {"access_token"}
+        return self.api.startswith(("show_", "search_")) and needs <= {"access_token"}
+
+    def listed(self, **args: str) -> str:
+        """The call that shows them, as code."""
+        token = {"access_token": "token"} if "access_token" in self.parameters else {}
+        return (
+            f"apis.{self.app}.{self.api}({', '.join(f'{name}={value}' for name, value in {**token, **args}.items())})"
+        )
 
     @property
     def pages(self) -> bool:

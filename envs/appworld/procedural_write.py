@@ -59,8 +59,7 @@ def ask_docs(app: str, names: list[str]) -> str:
 
 
 def list_rows(doc: Doc) -> str:
-    shown = f"apis.{doc.app}.{doc.api}(access_token=token)"
-    return f"# list {doc.app}.{doc.api}\n{login(doc.app)}rows = {shown}\n{PRINT_ROWS}"
+    return f"# list {doc.app}.{doc.api}\n{login(doc.app)}rows = {doc.listed()}\n{PRINT_ROWS}"
 
 
 def act(doc: Doc, scene: Scene, rng: random.Random) -> str | None:
@@ -131,8 +130,7 @@ def instruction(made: Act, scene: Scene) -> Pair | None:
         if found is None:
             return None
         (app, api), key, text = found
-        pages = scene.docs[app, api].pages
-        lines.append(_find(f"{name}_row", app, api, f'row["{key}"] == {json.dumps(text)}', pages=pages))
+        lines.append(_find(f"{name}_row", scene.docs[app, api], f'row["{key}"] == {json.dumps(text)}'))
         args[name] = f'{name}_row["{name}"]'
         told.append(f"the {_spoken(name[:-3])} with the {_spoken(key)} {_said(text)}")
     lines += [_call(made.doc, args), "apis.supervisor.complete_task()"]
@@ -140,14 +138,14 @@ def instruction(made: Act, scene: Scene) -> Pair | None:
     return words, "\n".join(lines)
 
 
-def _find(name: str, app: str, api: str, test: str, *, pages: bool) -> str:
-    if not pages:
-        return f"{name} = [row for row in apis.{app}.{api}(access_token=token) if {test}][0]"
-    return f"{_all_rows(app, api)}\n{name} = [row for row in rows if {test}][0]"
+def _find(name: str, doc: Doc, test: str) -> str:
+    if not doc.pages:
+        return f"{name} = [row for row in {doc.listed()} if {test}][0]"
+    return f"{_all_rows(doc)}\n{name} = [row for row in rows if {test}][0]"
 
 
-def _all_rows(app: str, api: str) -> str:
-    listed = f"apis.{app}.{api}(access_token=token, page_index=page)"
+def _all_rows(doc: Doc) -> str:
+    listed = doc.listed(page_index="page")
     return f"rows, page = [], 0\nwhile found := {listed}:\n    rows, page = rows + found, page + 1"
 
 
@@ -169,7 +167,7 @@ def questions(scene: Scene) -> Iterator[Pair]:
         if not rows:
             continue
         doc = scene.docs[app, api]
-        fetch = _all_rows(app, api) if doc.pages else f"rows = apis.{app}.{api}(access_token=token)"
+        fetch = _all_rows(doc) if doc.pages else f"rows = {doc.listed()}"
         head = f"{login(app)}{fetch}\n"
         what = _lower(doc.description)
         asked = f"In my {_spoken(app)} account you can {what}."
