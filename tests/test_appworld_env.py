@@ -42,19 +42,17 @@ def test_a_replayed_log_reaches_what_the_first_run_did(appworld: AppWorld, world
 
 
 def test_a_call_that_raises_on_replay_alone_is_no_score(appworld: AppWorld) -> None:
-    """The engine cannot send `data` that is no JSON value; here it was never asked to."""
-    solved = appworld.evaluators.ask({"verb": "solve", "world": WORLD})
-    call = next(call for call in solved["calls"] if call["method"] == "post")
-    broken = {**call, "data": {"amount": float("inf")}}
+    """The engine's client takes no such address; who logged it had no trouble with it."""
+    call = {"api": "venmo.show_transaction", "method": "get", "url": "/venmo/transactions/\x01", "data": {}}
     asked = {"verb": "grade", "world": WORLD, "official": False}
-    with pytest.raises(WorkerError, match=f"call 1, post {call['url']}"):
-        appworld.evaluators.ask({**asked, "calls": [solved["calls"][0], broken]})
-    told = [{**broken, "raised": "ValueError"}]
+    with pytest.raises(WorkerError, match="call 0, get /venmo/transactions/"):
+        appworld.evaluators.ask({**asked, "calls": [call]})
+    told = [{**call, "raised": "InvalidURL"}]
     assert appworld.evaluators.ask({**asked, "calls": told})["difference"]["changes"] == {}
 
 
 def test_what_the_engine_raises_for_the_agent_is_a_score(appworld: AppWorld) -> None:
-    raising = 'apis.venmo.create_transaction(access_token="x", receiver_email="y", amount=float("inf"))'
+    raising = 'apis.venmo.show_transaction(access_token="x", transaction_id=chr(1))'
     seen, outcome = run(play(appworld, official(appworld, WORLD), raising, PAY))
     assert seen[0].failed
     assert (outcome.score, outcome.violation) == (1.0, None)
