@@ -92,9 +92,8 @@ def test_a_list_that_needs_no_token_is_read_too(app: str, shows: str) -> None:
     assert doc.listed(page_index="page") == f"apis.{app}.{shows}(page_index=page)"
 
 
-@pytest.mark.parametrize("app", ["amazon", "gmail"])
-def test_it_acts_where_rows_are_found_by_searching(appworld: AppWorld, app: str) -> None:
-    signal = {**SIGNAL, "kind": "rare", "pattern": [f"{app}.x"], "evidence": []}
+def test_it_acts_where_rows_are_found_by_searching(appworld: AppWorld) -> None:
+    signal = {**SIGNAL, "kind": "rare", "pattern": ["amazon.x"], "evidence": []}
     view = run(explored(appworld, signal, steps=14))
     done = [entry["args"]["code"] for entry in view["log"] if not entry["failed"]]
-    assert [code for code in done if code.startswith(f"# act {app}.")]
+    assert [code for code in done if code.startswith("# act amazon.")]
