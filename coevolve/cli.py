@@ -361,11 +361,13 @@ def env_list(**options: Any) -> None:
 
 @env.command()
 @click.argument("name")
-def install(name: str) -> None:
+@click.option("--root", metavar="DIR", help="appworld: folder for its data. [default: in the cache]")
+@click.option("--data", metavar="KIND", help="appworld: download (official) or mini (small, generated).")
+def install(name: str, root: str | None, data: str | None) -> None:
     """Install what an environment needs beyond this package."""
     from coevolve.commands import env_install_command
 
-    click.echo(env_install_command(name))
+    click.echo(env_install_command(name, root, data))
 
 
 def emit(options: dict[str, Any], data: Any, shown: Any) -> None:

@@ -418,6 +418,5 @@ def env_list_command() -> Result:
     return table, table
 
 
-def env_install_command(name: str) -> str:
-    venv = registry.venv(name)
-    return f"{name} is installed in {venv.install()}" if venv else f"{name} needs nothing beyond this package"
+def env_install_command(name: str, root: str | None, data: str | None) -> str:
+    return registry.install(name, root, data)

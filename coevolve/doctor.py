@@ -86,6 +86,8 @@ def _environments() -> Iterator[Finding]:
         try:
             worlds = len(registry.get(venv.name).worlds("train"))
             yield _finding("ok", what, f"{venv.folder}, {worlds} worlds to train in")
+            for check, found, good in registry.checkup(venv.name):
+                yield _finding("ok" if good else "fail", f"{what}: {check}", found, "" if good else fix)
         except CoevolveError as error:
             yield _finding("fail", what, str(error), f"delete {venv.folder}, then {fix}")
 

@@ -12,8 +12,8 @@ from coevolve import wiring
 from coevolve.loop import Loop, stoppable
 from envs.protocols import Policy
 from evals.rescore import by_metric, rescore
-from evals.run import evaluate, scores, selected
-from evals.suites import label, slices, suite
+from evals.run import evaluate, scenario_scores, scores, selected
+from evals.suites import label, scenarios, slices, suite
 from store.db import Table
 from store.errors import UsageError
 from store.rows import Phase, Score, Task, Trajectory
@@ -35,7 +35,10 @@ def evaluated(loop: Loop, names: Sequence[str], version: int | None, *, again: b
     version = newest_version(loop) if version is None else version
     columns = ["suite", "slice", "policy_version", "n", "value", "low", "high"]
     if not again:
-        return _table(columns, asyncio.run(evaluate_version(loop, parts, version))), []
+        rows = asyncio.run(evaluate_version(loop, parts, version))
+        if any(row.metric != "accuracy" for row in rows):
+            columns.insert(2, "metric")
+        return _table(columns, rows), []
     rows, changed = asyncio.run(rescore_version(loop, parts, version))
     columns.insert(2, "metric")
     return _table(columns, rows), [f"{changed} rollouts score otherwise than is stored"]
@@ -100,6 +103,7 @@ async def _play(loop: Loop, part: Part, policy: Policy) -> None:
         report=stoppable(loop),
     )
     found = scores(loop.run.id, t, part.kept_as, slices(loop.env, part.tasks), rows)
+    found += scenario_scores(loop.run.id, t, part.kept_as, scenarios(loop.env, part.tasks), rows)
     seconds = time.monotonic() - started
     phase = Phase(
         run=loop.run.id,
@@ -142,6 +146,9 @@ async def rescore_version(loop: Loop, parts: Sequence[Part], version: int) -> tu
         ids = slices(loop.env, part.tasks)
         for metric, scored in by_metric(again).items():
             found += scores(loop.run.id, version, part.kept_as, ids, scored, metric)
+            if metric == "accuracy":
+                cases = scenarios(loop.env, part.tasks)
+                found += scenario_scores(loop.run.id, version, part.kept_as, cases, scored)
     return found, changed
 
 

@@ -207,7 +207,7 @@ class Episode:
             index=len(self.steps),
             action=action,
             observation="\n".join(str(message.get("content", "")) for message in shown),
-            tokens=self.terms.env.action_tokens(action),
+            tokens=self.terms.env.action_tokens(action) if observation.tokens is None else observation.tokens,
             failed=observation.failed,
             prompt_ids=completion.prompt_ids,
             completion_ids=completion.completion_ids,

@@ -67,6 +67,8 @@ class Observation:
     done: bool
     failed: bool = False
     """The action was refused or raised an error."""
+    tokens: list[str] | None = None
+    """Action tokens, where what was done tells them better than the action's text (`Env.action_tokens`)."""
 
 
 class Session(Protocol):
@@ -141,6 +143,10 @@ class Env(Protocol):
 
     def parts(self, task: Task) -> list[str]:
         """Parts of a suite that the task is in, each of which has a score of its own; [] if there are none."""
+        ...
+
+    def scenario(self, task: Task) -> str | None:
+        """What the task is a case of, where the share of scenarios all of whose cases succeed is a score (`sgc`)."""
         ...
 
     def answers(self, task: Task) -> list[str]:

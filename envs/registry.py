@@ -1,11 +1,11 @@
 """Environments by spec: a name, and what the name's loader takes first after a colon.
 
-text2sql  text2sql:path/to/spider  bfcl  bfcl:stratified
+text2sql  text2sql:path/to/spider  bfcl  bfcl:stratified  appworld  appworld:path/to/root
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from inspect import signature
 from typing import Any, cast
@@ -39,9 +39,26 @@ def _bfcl_venv() -> Venv:
     return VENV
 
 
-_ENVS: dict[str, Callable[..., Env]] = {"bfcl": _bfcl, "text2sql": _text2sql}
-_VENVS: dict[str, Callable[[], Venv]] = {"bfcl": _bfcl_venv}
-_EXPLORERS = {"bfcl": "envs.bfcl.procedural", "text2sql": "envs.text2sql.procedural"}
+def _appworld(folder: str | None = None) -> Env:
+    """`folder`: the root that holds its data, if not the one of the last install."""
+    from envs.appworld.env import at
+
+    return at(folder)
+
+
+def _appworld_venv() -> Venv:
+    from envs.appworld.place import VENV
+
+    return VENV
+
+
+_ENVS: dict[str, Callable[..., Env]] = {"appworld": _appworld, "bfcl": _bfcl, "text2sql": _text2sql}
+_VENVS: dict[str, Callable[[], Venv]] = {"appworld": _appworld_venv, "bfcl": _bfcl_venv}
+_EXPLORERS = {
+    "appworld": "envs.appworld.procedural",
+    "bfcl": "envs.bfcl.procedural",
+    "text2sql": "envs.text2sql.procedural",
+}
 
 
 def names() -> list[str]:
@@ -76,6 +93,28 @@ def venv(name: str) -> Venv | None:
     environment."""
     _make(name)
     return _VENVS[name]() if name in _VENVS else None
+
+
+def install(name: str, root: str | None = None, data: str | None = None) -> str:
+    """Install what an environment needs beyond this package; what was done, in words. UsageError, InfraError."""
+    _make(name)
+    if name == "appworld":
+        from envs.appworld.place import install as place
+
+        return place(root, data)
+    for option, value in (("--root", root), ("--data", data)):
+        if value is not None:
+            raise UsageError(f"{option} {value}: {name} has no data of its own; leave it out")
+    needed = venv(name)
+    return f"{name} is installed in {needed.install()}" if needed else f"{name} needs nothing beyond this package"
+
+
+def checkup(name: str) -> Iterator[tuple[str, str, bool]]:
+    """(what, what was found, whether that is well) of an installed environment that can look at itself."""
+    if name == "appworld":
+        from envs.appworld.checkup import checkup as look
+
+        yield from look()
 
 
 def _make(name: str) -> Callable[..., Env]:

@@ -30,10 +30,12 @@ class Venv:
     """Of the environment."""
     requirements: Path
     """A complete requirements file, every version pinned."""
+    setup: str = ""
+    """Python that the venv's interpreter runs once, after pip."""
 
     @property
     def folder(self) -> Path:
-        pinned = self.requirements.read_bytes() + sys.version.encode()
+        pinned = self.requirements.read_bytes() + self.setup.encode() + sys.version.encode()
         return envs_dir() / f"{self.name}-{hashlib.sha256(pinned).hexdigest()[:12]}"
 
     @property
@@ -71,6 +73,8 @@ class Venv:
             f"env install {self.name}: pip cannot install {self.requirements.name}; {hint}",
             lock,
         )
+        if self.setup:
+            _run([str(self.python), "-c", self.setup], f"env install {self.name}: it cannot be set up", lock)
         part = self.folder / f"{MARKER}.part"
         part.write_bytes(self.requirements.read_bytes())
         part.replace(self.folder / MARKER)

@@ -58,6 +58,12 @@ class Limits:
     """Sessions at a time that make a further worker worth its start. 1 = one session a worker, always."""
     workers: int = 2
     """Workers that sessions are spread over; those that hold a suspect alone come on top."""
+    isolated: bool = False
+    """Each session is a process of its own, under the worker: none is held alone, as none shares its fate."""
+    file_mb: int = 0
+    """Size of the largest file that a worker may write. 0 = none at all."""
+    processes: int = 0
+    """Processes that a worker may start; holds for root nowhere."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +95,14 @@ class Worker:
         self.rss_mb = 0
         limits = program.limits
         host = Path(__file__).with_name("worker_host.py")
-        own = json.dumps({"memory_mb": limits.memory_mb, "alarm_s": ALARM_S})
+        own = json.dumps(
+            {
+                "memory_mb": limits.memory_mb,
+                "alarm_s": max(ALARM_S, 2 * limits.request_s),
+                "file_mb": limits.file_mb,
+                "processes": limits.processes,
+            }
+        )
         self._process = Process(
             [str(program.python), "-P", "-s", str(host), program.module, str(_place(program.module)), own],
             environ=program.environ,
@@ -114,6 +127,8 @@ class Worker:
 
     def _read(self, line: bytes) -> Json:
         answer = json.loads(line)
+        if "died" in answer:
+            raise Died(answer["died"], guilty=True, served=True)
         if "ok" not in answer:
             raise WorkerError(str(answer.get("error")))
         self.rss_mb = answer.get("rss_mb", self.rss_mb)
@@ -231,7 +246,7 @@ class Remote:
 
     async def _ask_again(self, request: Json, first: Died) -> None:
         """On a worker of its own. Never returns."""
-        self._alone = True
+        self._alone = not self.pool.program.limits.isolated
         try:
             await self._send(request)
         except Died as second:

@@ -1,6 +1,6 @@
 """Child side of envs/worker.py: runs in a benchmark's own venv, so it imports the standard library alone.
 
-    python worker_host.py NAME PATH '{"memory_mb": 2048, "alarm_s": 120}'
+    python worker_host.py NAME PATH '{"memory_mb": 2048, "alarm_s": 120, "file_mb": 0, "processes": 0}'
 
 NAME is the dotted name of a module of ours and PATH its file, or its folder for a package; packages above it are
 empty here, so it can import none of ours but its own parts. It has `HANDLERS: {verb: function}`; a request
@@ -9,8 +9,9 @@ ready. Then one JSON object a line comes in on fd 0 and goes out on fd 1; both a
 loaded, so that nothing it prints can be taken for an answer: fd 0 is then empty, fd 1 is stderr.
 
 An answer is {"ok": ...}, with "rss_mb" for the verb `open`, or {"error": "..."} where the function raised: a fault of
-ours, never of the actor's, whose errors are results. Out of memory, the process ends: it may be anybody's doing, which
-the parent finds out on a fresh one.
+ours, never of the actor's, whose errors are results. {"died": "..."} where it raised ProcessLookupError: the session's
+own process, which some modules start, is gone. Out of memory, the process ends: it may be anybody's doing, which the
+parent finds out on a fresh one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main(name: str, path: str, limits: dict[str, float]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     handlers = _load(name, Path(path))
-    _limit(int(limits["memory_mb"]) << 20)
+    _limit(limits)
     answers.write(b'{"ok": null}\n')
     answers.flush()
     for line in requests:
@@ -63,13 +64,13 @@ def _load(name: str, path: Path) -> dict[str, Callable[..., Any]]:
     return handlers
 
 
-def _limit(memory: int) -> None:
-    """No core dump, no file written, no process started, so much address space. Some hold for root too, some do not."""
+def _limit(limits: dict[str, float]) -> None:
+    """No core dump, so much address space, files and processes. Some hold for root too, some do not."""
     for kind, most in (
-        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_AS, int(limits["memory_mb"]) << 20),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_FSIZE, int(limits.get("file_mb", 0)) << 20),
+        (resource.RLIMIT_NPROC, int(limits.get("processes", 0))),
     ):
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -86,6 +87,8 @@ def _answer(handlers: dict[str, Callable[..., Any]], line: bytes) -> bytes:
         return json.dumps(answer).encode() + b"\n"
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
+    except ProcessLookupError as gone:
+        return json.dumps({"died": str(gone)}).encode() + b"\n"
     except Exception as error:
         return json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
 

@@ -16,7 +16,7 @@ from envs.errors import InfraError
 from envs.protocols import Env, Policy, Report
 from envs.rollout import Job, play, sampling_seed
 from evals.metrics import interval
-from store.rows import Row, Score, Step, Task, Trajectory
+from store.rows import SUCCESS, Row, Score, Step, Task, Trajectory
 
 MAX_ATTEMPTS = 2
 
@@ -141,3 +141,37 @@ def scores(
             )
         )
     return result
+
+
+def scenario_scores(
+    run: str, t: int, name: str, scenarios: Mapping[str, str], rows: Iterable[Trajectory]
+) -> list[Score]:
+    """Scenario goal completion (AppWorld, arXiv 2407.18901): the share of scenarios ({task id: scenario}) all of whose
+    tasks succeed, per rollout index, then the mean over indices. A scenario with a task that has no score has none."""
+    succeeded = {
+        (row.task_id, row.k): row.score is not None and row.score >= SUCCESS for row in rows if row.outcome == "scored"
+    }
+    cases: dict[str, list[str]] = defaultdict(list)
+    for task, scenario in scenarios.items():
+        cases[scenario].append(task)
+    values = []
+    for tasks in cases.values():
+        complete = [k for k in sorted({k for _, k in succeeded}) if all((task, k) in succeeded for task in tasks)]
+        if complete:
+            values.append(sum(all(succeeded[task, k] for task in tasks) for k in complete) / len(complete))
+    if not values:
+        return []
+    found = interval(values)
+    return [
+        Score(
+            run=run,
+            t=t,
+            suite=name,
+            slice="all",
+            metric="sgc",
+            n=found.n,
+            value=found.value,
+            low=found.low,
+            high=found.high,
+        )
+    ]

@@ -50,6 +50,11 @@ def slices(env: Env, tasks: Collection[Task]) -> dict[str, set[str]]:
     return found
 
 
+def scenarios(env: Env, tasks: Collection[Task]) -> dict[str, str]:
+    """{task id: scenario} of the tasks that are cases of one."""
+    return {task.id: case for task in tasks if (case := env.scenario(task)) is not None}
+
+
 def label(name: str, limit: int, k: int) -> str:
     """The name under which a score is kept: a part of a suite, or avg@k, is another measure than the whole, greedy."""
     return name + (f"[{limit}]" if limit else "") + (f"@{k}" if k > 1 else "")

@@ -36,14 +36,15 @@ def arrow_schema(row_type: type[Any]) -> pa.Schema:
 
 
 def from_tuples(row_type: type[R], tuples: Iterable[Sequence[Any]]) -> Iterator[R]:
-    """Typed rows of tuples that hold the columns in order, as a database cursor or a Parquet file gives them."""
+    """Typed rows of tuples that hold the columns in order, as a database cursor or a Parquet file gives them. What was
+    written before the last columns were added has their defaults."""
     names = [column.name for column in columns(row_type)]
     json_at = [at for at, column in enumerate(columns(row_type)) if column.type == "JSON"]
     for values in tuples:
         cells = list(values)
         for at in json_at:
             cells[at] = None if cells[at] is None else msgspec.json.decode(cells[at])
-        yield row_type(**dict(zip(names, cells, strict=True)))
+        yield row_type(**dict(zip(names, cells, strict=False)))
 
 
 def _plain(column: Column, value: Any) -> Any:

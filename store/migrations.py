@@ -39,7 +39,18 @@ def m003_refining(connection: Connection) -> None:
     connection.execute(schema.table_ddl(Refined))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps, m003_refining)
+def m004_redistributable(connection: Connection) -> None:
+    """Whether a task's text may be passed on. The tasks of before may: no environment had others."""
+    connection.execute("ALTER TABLE task ADD COLUMN IF NOT EXISTS redistributable BOOLEAN DEFAULT true")
+    connection.execute("ALTER TABLE task ALTER COLUMN redistributable SET NOT NULL")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    m001_tables,
+    m002_optimiser_steps,
+    m003_refining,
+    m004_redistributable,
+)
 
 
 def version(connection: Connection) -> int:

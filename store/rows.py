@@ -101,6 +101,8 @@ class Task:
     difficulty: float
     """The environment's own measure, >= 0, comparable within one environment."""
     origin: Origin
+    redistributable: bool = True
+    """Whether its text may be passed on in plain; False where it derives from data whose licence forbids that."""
 
 
 def task_id(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from envs.appworld.env import AppWorld
     from envs.bfcl.env import Bfcl
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -29,5 +30,19 @@ def bfcl() -> Iterator[Bfcl]:
 
     VENV.install()
     env = builtin("index")
+    yield env
+    env.close()
+
+
+@pytest.fixture(scope="session")
+def appworld() -> Iterator[AppWorld]:
+    """The environment over the real engine and the small world, both made when they are first asked for."""
+    from envs.appworld.env import AppWorld
+    from envs.appworld.place import Place
+    from envs.venvs import envs_dir
+
+    place = Place(envs_dir() / "appworld-mini")
+    place.install("mini")
+    env = AppWorld(place)
     yield env
     env.close()

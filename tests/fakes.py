@@ -212,6 +212,9 @@ class EchoEnv:
     def parts(self, task: Task) -> list[str]:
         return []
 
+    def scenario(self, task: Task) -> str | None:
+        return None
+
     def answers(self, task: Task) -> list[str]:
         return [content_id("answer", task.world, str(task.expected).casefold())]
 

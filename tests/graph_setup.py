@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from envs.protocols import Session
+from envs.protocols import Env, Session
 from graphs.runner import explore_all, validate_all
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from graphs.state import Evidence, ExploreJob, StepView
@@ -75,7 +75,7 @@ def candidate(
 
 
 def explore(
-    policy: Script, tmp: Path, jobs: Sequence[ExploreJob], *, env: EchoEnv | None = None, **options: Any
+    policy: Script, tmp: Path, jobs: Sequence[ExploreJob], *, env: Env | None = None, **options: Any
 ) -> tuple[list[Exploration], list[Row]]:
     """(explorations, all rows written) of a scripted explorer."""
     rows: list[Row] = []
@@ -98,7 +98,7 @@ def explore(
 
 
 def validate(
-    policy: Script, tmp: Path, candidates: Sequence[Candidate], *, env: EchoEnv | None = None, **options: Any
+    policy: Script, tmp: Path, candidates: Sequence[Candidate], *, env: Env | None = None, **options: Any
 ) -> tuple[list[Verdict], list[Row]]:
     """(verdicts, all rows written) of a scripted validator."""
     rows: list[Row] = []

@@ -35,7 +35,7 @@ def test_what_is_not_installed_is_listed_with_its_fix(tmp_path: Path, monkeypatc
 def test_an_unknown_environment_cannot_be_installed() -> None:
     refused = coevolve("env", "install", "nothing")
     assert refused.code == 2
-    assert "choose from bfcl, text2sql" in refused.err
+    assert "choose from appworld, bfcl, text2sql" in refused.err
 
 
 def test_a_split_is_no_folder(tmp_path: Path) -> None:

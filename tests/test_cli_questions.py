@@ -162,7 +162,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "db check": ["--json", "--workspace"],
         "db rebuild": ["--json", "--workspace"],
         "env list": ["--json"],
-        "env install": [],
+        "env install": ["--data", "--root"],
     }
 
 

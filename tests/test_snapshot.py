@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from store import snapshot
+from store import schema, snapshot
 from store.errors import StoreError, UsageError
 from store.rows import Task, snapshot_id
 from store.snapshot import freeze, load, read_tasks
@@ -228,3 +228,14 @@ def test_a_file_without_tasks_is_told(tmp_path: Path) -> None:
         read_tasks(tmp_path / "tasks.jsonl")
     with pytest.raises(UsageError, match="No such file"):
         read_tasks(tmp_path / "none.jsonl")
+
+
+def test_a_snapshot_of_before_a_column_was_added_is_read_with_its_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = schema.columns(Task)
+    with monkeypatch.context() as before:
+        before.setitem(schema._COLUMNS, "task", tuple(each for each in whole if each.name != "redistributable"))
+        freeze(tmp_path, "r", 0, TASKS)
+    assert load(tmp_path)[1] == TASKS
+    assert {each.redistributable for each in TASKS} == {True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from store import migrations, schema
 from store.db import Store
 from store.errors import StoreError
 from store.migrations import migrate, version
+from store.rows import Task
 from tests.store_rows import task
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,6 +48,35 @@ def test_the_oldest_index_arrives_at_the_columns_of_a_blank_one(blank: duckdb.Du
         migrate(fresh)
         assert described(blank) == described(fresh)
         assert version(blank) == version(fresh) == len(migrations.MIGRATIONS)
+
+
+def test_tasks_of_an_older_index_may_be_passed_on(blank: duckdb.DuckDBPyConnection) -> None:
+    blank.execute((GOLDEN / "index_m001.sql").read_text())
+    blank.execute("""
+        INSERT INTO task (id, env, env_version, world, split, user_turns, tools, structure, difficulty, origin)
+        VALUES ('x', 'e', '1', 'w', 'train', [], [], 's', 1, 'seed')""")
+    migrate(blank)
+    assert blank.execute("SELECT id, redistributable FROM task").fetchall() == [("x", True)]
+
+
+def test_whether_a_task_may_be_passed_on_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    mine, theirs = task(1), task(2, redistributable=False)
+    store.append(mine, theirs)
+    assert store.rows(Task, "redistributable") == [mine]
+    assert store.rows(Task, "NOT redistributable") == [theirs]
+
+
+def test_a_task_of_an_older_journal_may_be_passed_on(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(task(1, redistributable=False))
+    store.journal.close()
+    (segment,) = (tmp_path / "journal").glob("*.jsonl")
+    _, comma, body = segment.read_bytes().rstrip(b"\n").partition(b'",')
+    before = body.replace(b',"redistributable":false', b"")
+    assert before != body
+    segment.write_bytes(b'{"crc":"%08x%s%s\n' % (zlib.crc32(before), comma, before))
+    assert [each.redistributable for each in Store(tmp_path).rows(Task)] == [True]
 
 
 def test_migrating_again_changes_nothing(blank: duckdb.DuckDBPyConnection) -> None:

@@ -148,6 +148,9 @@ class Bfcl:
         """The services that are involved."""
         return self.catalog.entry(task.world).classes
 
+    def scenario(self, task: Task) -> str | None:
+        return None
+
     def answers(self, task: Task) -> list[str]:
         """One key of what the turns reach together: a task and its turns split otherwise have the same last state."""
         return ["answer:" + content_id(self.catalog.entry(task.world).place, task.expected["turns"][-1])]

@@ -109,6 +109,9 @@ class Text2Sql:
     def parts(self, task: Task) -> list[str]:
         return []
 
+    def scenario(self, task: Task) -> str | None:
+        return None
+
     def answers(self, task: Task) -> list[str]:
         if task.id not in self._answers:
             _, results = run_reference(self._world(task.world), str(task.reference))
