@@ -27,7 +27,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from graphs.model import Budget
-from graphs.refining import Recorder, refine_all
+from graphs.recording import Recorder
+from graphs.refining import refine_all
 from graphs.settings import ModelSettings, RefineSettings
 from graphs.sitting import Panel, Voice, voices
 from store import instructions

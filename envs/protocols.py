@@ -1,8 +1,9 @@
-"""The boundaries that everything hangs on: Env, Session, Policy, Explorer.
+"""The boundaries that everything hangs on: Env, Session, Policy, Screen, Explorer.
 
     Env       a kind of world: lists worlds and tasks, opens sessions, replays references, names action tokens
     Session   one episode: start, act ... act, evaluate, close; used once and discarded
     Policy    turns a batch of conversations into a batch of completions
+    Screen    a cheap first opinion of a task, without a language model
     Explorer  an environment's procedural explorer: plays a chat model's part without a model
 
 Messages are OpenAI chat messages as plain dicts: role, content, and for tool use `tool_calls`
@@ -194,6 +195,14 @@ class Policy(Protocol):
 
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """One entry a request, in order. An entry that is an exception makes its rollout `infra`."""
+        ...
+
+
+class Screen(Protocol):
+    """The first judge of a task where that is no language model."""
+
+    def __call__(self, shown: Json) -> float:
+        """Probability that the committee would adopt what is shown of the task (`store.rows.Vote.shown`)."""
         ...
 
 

@@ -15,6 +15,8 @@ from typing_extensions import TypedDict  # pydantic, which draws the input forms
 
 from store.rows import Json, Signal, content_id
 
+DEFAULT_ENV = "text2sql"
+"""Of graphs that run alone, as in Studio."""
 RECURSION_LIMIT = 250
 """Supersteps of one graph; the budgets end it long before, LangGraph's own default is 10007."""
 
@@ -78,13 +80,14 @@ class Evidence(TypedDict):
 def shown(evidence: Evidence) -> Evidence:
     """The evidence as far as it fits a prompt: its last steps, long texts cut."""
     steps = [
-        StepView(action=_cut(step["action"]), observation=_cut(step["observation"]), failed=step["failed"])
+        StepView(action=shortened(step["action"]), observation=shortened(step["observation"]), failed=step["failed"])
         for step in evidence["steps"][-SHOWN_STEPS:]
     ]
     return Evidence(**{**evidence, "steps": steps})
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
+    """The text as far as a prompt has room for it."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} ... ({len(text)} characters in all)"
 
 
@@ -168,6 +171,36 @@ class ValidateState(ActState, total=False):
     """The materialised Task row."""
     problem: str | None
     """What the last node found wrong, as `word: explanation`; None = nothing."""
+    verdict: Json | None
+    """{"adopt", "reason", "detail"} once decided."""
+
+
+class VoteView(TypedDict):
+    """A judge's vote, as Studio shows it; the whole of it is a row."""
+
+    stage: str
+    model: str
+    adopt: bool | None
+    passes: bool
+    scores: Json
+    reason: str
+
+
+class JudgeState(TypedDict, total=False):
+    """One task before its judges."""
+
+    id: str
+    """Candidate."""
+    world: str
+    draft: DraftJson | None
+    """Read only where no task is given, as in Studio."""
+    task: Json | None
+    """The Task row that execution has accepted."""
+    observed: str | None
+    """What the reference came back with, if it was seen."""
+    votes: list[VoteView]
+    problem: str | None
+    """Why it is rejected, as `word: explanation`; None = nothing so far."""
     verdict: Json | None
     """{"adopt", "reason", "detail"} once decided."""
 
