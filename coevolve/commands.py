@@ -79,7 +79,9 @@ def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
     raw = read_json(path)
     # A run's settings are written out in full: one that lacks a table would silently fall back to today's defaults.
     found = raw if isinstance(raw, dict) else {}
-    if missing := [name for name in Settings().model_dump(by_alias=True, exclude={"refine"}) if name not in found]:
+    if missing := [
+        name for name in Settings().model_dump(by_alias=True, exclude={"refine", "judge"}) if name not in found
+    ]:
         raise CoevolveError(
             f"{path} is damaged: it lacks {', '.join(missing)}; write it again from "
             f"`coevolve sql \"select config from run where id = '{run.id}'\"`"

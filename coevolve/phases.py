@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import chain, zip_longest
 from typing import Any
 
-from coevolve import evidence, growth
+from coevolve import evidence, growth, judging
 from coevolve.loop import Loop, spawn
 from evals.suites import label
 from graphs.known import Known
@@ -223,6 +223,7 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
             t=t,
             known=[*seed_tasks(loop), *adopted],
             held_out=_held_out(loop),
+            judges=judging.judges(loop.settings, loop.store, run),
             append=loop.store.append,
             checkpoints=loop.run.graphs,
             stop=loop.stop,

@@ -15,7 +15,9 @@ from coevolve.workspace import RunFolder, read_json
 from envs import registry
 from envs.protocols import Policy
 from evals.suites import suite
+from graphs.committee import named
 from graphs.model import chat_model
+from graphs.settings import REWARD_MODEL
 from store.errors import UsageError
 from training.trackers import chosen
 
@@ -42,6 +44,11 @@ def check(settings: Settings, *, trained: bool) -> None:
     elif settings.policy.startswith("litellm:"):
         chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
     chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
+    named(settings.judge.models, settings.model, seed=settings.seed)
+    if settings.judge.cheap == REWARD_MODEL:
+        require_training()
+    elif settings.judge.cheap:
+        named([settings.judge.cheap], settings.model, seed=settings.seed, field_of="judge.cheap")
 
 
 def policy(settings: Settings, run: RunFolder, version: int) -> Policy:

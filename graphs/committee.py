@@ -103,9 +103,11 @@ class Committee:
     budget: Budget = field(default_factory=Budget)
     record: Callable[[Vote], Awaitable[None]] = _unrecorded
     """Returns once the vote is durable."""
+    heard: dict[Place, Vote] = field(init=False)
     gate: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "heard", dict(self.judges.past))
         object.__setattr__(self, "gate", asyncio.Semaphore(self.calls.concurrency))
 
     async def screened(self, matter: Matter) -> Vote | None:
@@ -115,8 +117,7 @@ class Committee:
             return None
         if isinstance(cheap, Voice):
             return await self.vote(matter, "cheap", 0, cheap)
-        place: Place = (matter.candidate, "cheap", 0)
-        return self.judges.past.get(place) or await self._distilled(matter, cheap)
+        return self.heard.get((matter.candidate, "cheap", 0)) or await self._distilled(matter, cheap)
 
     async def _distilled(self, matter: Matter, screen: Screen) -> Vote:
         shown, started = self._shown(matter.task), time.monotonic()
@@ -131,7 +132,11 @@ class Committee:
             scores={"probability": round(likely, 4)},
             seconds=time.monotonic() - started,
         )
+        return await self._noted(vote)
+
+    async def _noted(self, vote: Vote) -> Vote:
         await self.record(vote)
+        self.heard[vote.candidate_id, vote.stage, vote.judge] = vote
         return vote
 
     def audited(self, matter: Matter) -> bool:
@@ -142,8 +147,8 @@ class Committee:
     async def vote(self, matter: Matter, stage: JudgeStage, judge: int, voice: Voice) -> Vote:
         """What the judge says, asked at most once in the life of the run. Errors as of `screened`."""
         place: Place = (matter.candidate, stage, judge)
-        if place in self.judges.past:
-            return self.judges.past[place]
+        if place in self.heard:
+            return self.heard[place]
         async with self.gate:
             started = time.monotonic()
             opinion, replies = await self._ask(voice, self._messages(matter))
@@ -160,8 +165,7 @@ class Committee:
                 replies=replies,
                 seconds=time.monotonic() - started,
             )
-            await self.record(vote)
-        return vote
+            return await self._noted(vote)
 
     def _high(self, opinion: Opinion) -> bool:
         return round(fmean(opinion.scores.values()), 9) >= self.judges.settings.min_score

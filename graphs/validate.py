@@ -38,8 +38,6 @@ from graphs.state import RECURSION_LIMIT, ActState, DraftJson, Facts, JudgeState
 from store.rows import Task
 
 REPLAYS = 2
-JUDGE = judging.builder.compile(checkpointer=False)
-"""Votes are on record by themselves."""
 
 
 async def _actor(state: ValidateState, config: RunnableConfig) -> Actor:
@@ -175,7 +173,7 @@ async def judge(state: ValidateState, config: RunnableConfig) -> ValidateState:
     given = JudgeState(
         id=identity(state, config), task=state.get("task"), observed=_observed(state), votes=[], problem=None
     )
-    ended = await JUDGE.ainvoke(given, RunnableConfig(configurable={"committee": court}))
+    ended = await judging.graph.ainvoke(given, RunnableConfig(configurable={"committee": court}))
     return ValidateState(problem=ended.get("problem"))
 
 
