@@ -52,7 +52,7 @@ class Settings(BaseModel):
     policy: str = "smollm2"
     """`smollm2`, `hf:DIR`; `litellm:NAME` or `vllm:URL` (evaluated, not trained)."""
     explorer: str = "procedural"
-    """Model of the explorer and the validator: `procedural` or `litellm:NAME`."""
+    """Model of the explorer and the validator: `procedural`, `litellm:NAME`, or `policy`, the policy itself."""
     seed_set: SeedSetSettings = SeedSetSettings()
     train: TrainSettings = TrainSettings()
     signals: SignalSettings = SignalSettings()

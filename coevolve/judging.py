@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from coevolve.config import Settings
@@ -34,19 +36,24 @@ def judges(settings: Settings, store: Store, run: str) -> Judges | None:
 
 def reward_model(store: Store) -> RewardModel | None:
     """Fitted to all votes of the workspace's committees; None as long as it would not be of use."""
-    from training.reward_model import MIN_EXAMPLES, examples, fit
-
-    given = examples(store.rows(Vote, "stage = 'strong'"))
-    model = fit(given)
-    if model is None:
+    model = _fitted(store)
+    if model is None or not model.report.useful:
         log.info(
-            "the reward model waits: %d candidates were judged, it needs %d of both kinds", len(given), MIN_EXAMPLES
+            "the reward model waits: %s", "too few votes" if model is None else "it guesses no better than the rate"
         )
         return None
-    report = model.report
-    log.info(
-        "reward model: agrees with the committee on %.0f %% of %d candidates that it was not fitted to (the commoner "
-        "answer: %.0f %%), Brier %.3f, calibration error %.3f",
-        *(100 * report.agreement, report.examples, 100 * report.base_rate, report.brier, report.ece),
-    )
-    return model if report.useful else None
+    return model
+
+
+def distilled(store: Store) -> dict[str, float] | None:
+    """The reward model's report; None where there are too few votes for one, or torch is not installed."""
+    if find_spec("torch") is None:
+        return None
+    model = _fitted(store)
+    return asdict(model.report) if model else None
+
+
+def _fitted(store: Store) -> RewardModel | None:
+    from training.reward_model import examples, fit
+
+    return fit(examples(store.rows(Vote, "stage = 'strong'")))

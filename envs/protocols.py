@@ -210,7 +210,8 @@ class Explorer(Protocol):
     """An environment's procedural explorer: pure functions of what an LLM explorer is shown, and a seeded rng.
 
     `view` is what the prompts show: {"world": describe(world), "tools": [...], "signal": {...} | None,
-    "context": {...} | None, "log": [{"name", "args", "observation", "failed"}], "steps_left": int}.
+    "context": {...} | None, "guide": {...} where there is one, "steps_left": int,
+    "log": [{"name", "args", "observation", "failed"}]}.
     """
 
     def reflect(self, view: Json, rng: random.Random) -> Json:
@@ -223,6 +224,10 @@ class Explorer(Protocol):
 
     def abstract(self, view: Json, rng: random.Random) -> list[Json]:
         """Task-solution pairs from the log: [{"user_turns": [...], "reference": ...}]."""
+        ...
+
+    def harden(self, view: Json, operator: str, tasks: list[Json], rng: random.Random) -> list[Json]:
+        """Harder tasks made of `tasks` ([{"user_turns", "reference"}]), in the same form; [] where it knows none."""
         ...
 
     def repair(self, view: Json, draft: Json, problem: str, rng: random.Random) -> Json | None:

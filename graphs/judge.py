@@ -30,7 +30,7 @@ from store.rows import Json, Task, Vote
 async def check(state: JudgeState, config: RunnableConfig) -> JudgeState:
     court = await committee(config)
     if state.get("task"):
-        return JudgeState(problem=court.known.problem(_task(state)))
+        return JudgeState(problem=court.known.problem(_task(state), rewords=state.get("rewords")))
     task, problem = _made(court, state)
     return JudgeState(task=task, problem=problem)
 

@@ -27,7 +27,7 @@ from graphs.model import Budget, ModelFactory, in_short
 from graphs.recording import Recorder
 from graphs.resources import Resources, model_factory
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
-from graphs.state import DraftJson, ExploreJob, ExploreState, SignalView, ValidateState, derive_seed, shown
+from graphs.state import DraftJson, ExploreJob, ExploreState, Guide, SignalView, ValidateState, derive_seed, shown
 from store.errors import RowRefused, UsageError
 from store.rows import Candidate, Exploration, Row, Task, Verdict
 
@@ -110,7 +110,16 @@ def _explore_input(job: ExploreJob, seed: int) -> ExploreState:
     if job.signal:
         about, evidence = job.signal, [shown(one) for one in job.evidence]
         signal = SignalView(kind=about.kind, pattern=about.pattern, stats=about.stats, evidence=evidence)
-    return ExploreState(id=job.id, world=job.world, seed=job.seed(seed), signal=signal)
+    elif job.evidence:  # a structure stands for a signal
+        guide = job.guide or Guide()
+        stats, evidence = {"structure": guide.get("about")}, [shown(one) for one in job.evidence]
+        signal = SignalView(kind=guide.get("mode", ""), pattern=None, stats=stats, evidence=evidence)
+    state = ExploreState(id=job.id, world=job.world, seed=job.seed(seed), signal=signal)
+    if job.guide:
+        state["guide"] = job.guide
+    if job.tasks:
+        state["tasks"] = [DraftJson(user_turns=task.user_turns, reference=task.reference) for task in job.tasks]
+    return state
 
 
 async def validate_all(
@@ -180,6 +189,7 @@ def _validate_input(candidate: Candidate, seed: int) -> ValidateState:
         world=candidate.world,
         seed=_seed(candidate, seed),
         tools=candidate.tools,
+        rewords=candidate.rewords,
         draft=DraftJson(user_turns=candidate.user_turns, reference=candidate.reference),
     )
 

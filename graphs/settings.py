@@ -44,9 +44,15 @@ class ExploreSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: Literal["signals", "random", "none"] = "signals"
-    """What sends the explorer into the environment in `evolve`: weaknesses; nothing in particular, as often as the
-    weaknesses would have; or it stays at home and D_0 is all there is."""
+    source: Literal["signals", "random", "adversarial", "none"] = "signals"
+    """What sends the explorer into the environment in `evolve`: weaknesses; nothing in particular, or what the policy
+    fails most, as often as the weaknesses would have; or it stays at home and D_0 is all there is."""
+    guidance: list[Literal["difficulty", "diversity", "examples"]] = []
+    """What it is told besides (docs/flywheel.md): the difficulty to reach, what D_t lacks, tasks that were admitted."""
+    margin: float = Field(default=1.0, ge=0)
+    """difficulty: how far above the mean of D_t, on the environment's own scale."""
+    harden: int = Field(default=0, ge=0)
+    """Attempts a round at making harder tasks of those that the policy has mastered."""
     per_signal: int = Field(default=2, ge=1)
     """Explorations of one signal."""
     steps: int | None = Field(default=None, ge=1, le=100)

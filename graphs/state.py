@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from langgraph.channels import DeltaChannel
 from typing_extensions import TypedDict  # pydantic, which draws the input forms of Studio, wants it below 3.12
 
-from store.rows import Json, Signal, content_id
+from store.rows import Json, Signal, Task, content_id
 
 DEFAULT_ENV = "text2sql"
 """Of graphs that run alone, as in Studio."""
@@ -95,11 +95,46 @@ class SignalView(TypedDict):
     """A signal, as an explorer sees it."""
 
     kind: str
-    """forgetting | boundary | rare"""
+    """forgetting | boundary | rare, or what stands for a signal: adversarial | focus"""
     pattern: list[str] | None
     """Action tokens, for `rare` only."""
     stats: Json
     evidence: list[Evidence]
+
+
+class Example(TypedDict):
+    """A task that was admitted, as an explorer is shown it."""
+
+    user_turns: list[str]
+    reference: Json
+    """None where the policy itself explores: it must never see one."""
+    difficulty: float
+
+
+class Lacking(TypedDict):
+    """What a set of tasks has least of, the rarest first."""
+
+    structures: list[str]
+    tokens: list[str]
+    """Action tokens."""
+
+
+class Guide(TypedDict, total=False):
+    """What an explorer is told besides its signal (docs/flywheel.md). A key that is absent is not asked for."""
+
+    mode: str
+    """`signal`, `unguided`, `adversarial`, `focus`, or `harden`."""
+    about: str
+    """adversarial, focus: the structure."""
+    difficulty: float
+    """To be reached."""
+    set_mean: float
+    lacking: Lacking
+    examples: list[Example]
+    operator: str
+    """harden: `compose`, `constrain` or `strip`."""
+    parents: list[str]
+    """harden: ids of the tasks that it began with."""
 
 
 class Facts(TypedDict, total=False):
@@ -107,6 +142,7 @@ class Facts(TypedDict, total=False):
 
     signal: SignalView | None
     context: Json | None
+    guide: Guide | None
     draft: DraftJson
     """Only where the validator tries a draft through the tools."""
 
@@ -154,6 +190,10 @@ class ExploreState(ActState, total=False):
     context: Json | None
     """The structured exploration context: {"where", "failure", "vary", ...}."""
     drafts: list[DraftJson]
+    guide: Guide | None
+    """None = nothing."""
+    tasks: list[DraftJson]
+    """harden: the tasks to begin with."""
 
 
 class ValidateState(ActState, total=False):
@@ -169,6 +209,8 @@ class ValidateState(ActState, total=False):
     repairs_left: int
     task: Json | None
     """The materialised Task row."""
+    rewords: str | None
+    """Id of the task whose twin it may be, since it asks for the same in other words."""
     problem: str | None
     """What the last node found wrong, as `word: explanation`; None = nothing."""
     verdict: Json | None
@@ -196,6 +238,8 @@ class JudgeState(TypedDict, total=False):
     """Read only where no task is given, as in Studio."""
     task: Json | None
     """The Task row that execution has accepted."""
+    rewords: str | None
+    """As of ValidateState."""
     observed: str | None
     """What the reference came back with, if it was seen."""
     votes: list[VoteView]
@@ -251,18 +295,27 @@ class ExploreJob:
     """Counts up where the same was tried before in t and failed for our own faults."""
     signal: Signal | None = None
     evidence: list[Evidence] = field(default_factory=list)
-    """The flagged trajectories of the signal that the explorer is shown."""
+    """The flagged trajectories that the explorer is shown: the signal's, or the structure's of `guide`."""
+    guide: Guide | None = None
+    tasks: list[Task] = field(default_factory=list)
+    """harden: the tasks to begin with."""
 
     @property
     def id(self) -> str:
         again = [self.attempt] if self.attempt else []
-        about = self.signal.id if self.signal else "unguided"
+        about = self.signal.id if self.signal else self._about() or "unguided"
         return content_id("exploration", self.run, self.t, about, self.index, *again)
 
     def seed(self, base: int) -> int:
         """Depends on what is explored but not on the run's name: two runs of one seed explore alike."""
-        about = (self.signal.kind, self.signal.task_id, self.signal.pattern) if self.signal else None
+        about = (self.signal.kind, self.signal.task_id, self.signal.pattern) if self.signal else self._about()
         return derive_seed("explore", base, self.t, about, self.index, self.world)
+
+    def _about(self) -> Json:
+        """What stands in for a signal; None for an unguided exploration."""
+        guide = self.guide or Guide()
+        named = (guide.get("about"), guide.get("operator"), guide.get("parents"))
+        return [guide.get("mode"), *named] if any(named) else None
 
 
 def derive_seed(*parts: Json) -> int:

@@ -171,7 +171,12 @@ async def _sound(playing: Awaitable[Outcome]) -> Outcome:
 async def judge(state: ValidateState, config: RunnableConfig) -> ValidateState:
     court = (await resources(config)).committee
     given = JudgeState(
-        id=identity(state, config), task=state.get("task"), observed=_observed(state), votes=[], problem=None
+        id=identity(state, config),
+        task=state.get("task"),
+        rewords=state.get("rewords"),
+        observed=_observed(state),
+        votes=[],
+        problem=None,
     )
     ended = await judging.graph.ainvoke(given, RunnableConfig(configurable={"committee": court}))
     return ValidateState(problem=ended.get("problem"))
@@ -186,7 +191,8 @@ def _observed(state: ValidateState) -> str | None:
 async def twins(state: ValidateState, config: RunnableConfig) -> ValidateState:
     known = (await resources(config)).known
     await known.turn(identity(state, config))
-    return ValidateState(problem=known.problem(_task(state)))
+    task, parent = _task(state), state.get("rewords")
+    return ValidateState(problem=known.problem(task, rewords=parent))
 
 
 def _task(state: ValidateState) -> Task:
