@@ -136,7 +136,7 @@ def explore(loop: Loop, t: int) -> Counts:
         return {"signals": 0}
     found = weaknesses.due(loop.store, loop.run.id, t, loop.settings.signals)
     chosen = weaknesses.pick(found, loop.settings.signals.per_round)
-    tasks, count = members(loop, t), len(chosen) * loop.settings.explore.per_signal
+    tasks, count = _guiding(loop, t), len(chosen) * loop.settings.explore.per_signal
     jobs = guidance.hardenings(loop, t, tasks)
     if source == "random":
         jobs += _unguided_jobs(loop, t, RANDOM_FROM, count, tasks)
@@ -149,15 +149,17 @@ def explore(loop: Loop, t: int) -> Counts:
     return explored(loop.store.rows(Exploration, where, [loop.run.id, t, [job.id for job in jobs]]))
 
 
-def members(loop: Loop, t: int) -> list[Task]:
-    """The tasks of D_t."""
-    return list(load(loop.run.snapshots, str(t))[1])
+def _guiding(loop: Loop, t: int) -> list[Task]:
+    """The tasks of D_t, as far as the explorers are told of them."""
+    wanted = loop.settings.explore
+    read = wanted.guidance or wanted.harden or wanted.source == "adversarial"
+    return list(load(loop.run.snapshots, str(t))[1]) if read else []
 
 
 def explore_structure(loop: Loop, structure: str, t: int) -> list[Exploration]:
     """Explore one structure in iteration t, `signals.per_round` times; called again it goes on with other indices."""
     done = loop.store.rows(Exploration, "run = ? and t = ? and guide ->> '$.mode' = 'focus'", [loop.run.id, t])
-    guide = guidance.guidance(loop, members(loop, t))
+    guide = guidance.guidance(loop, list(load(loop.run.snapshots, str(t))[1]))
     count = loop.settings.signals.per_round
     return _explore(loop, guidance.focused(loop, t, structure, count, guide, len(done)))
 
@@ -186,7 +188,7 @@ def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = F
     rows = loop.store.rows(Exploration, "run = ? and t = ? and outcome = 'infra'", [loop.run.id, t]) if again else []
     failed = Counter((row.signal_id, row.index) for row in rows)
     times = range(loop.settings.explore.per_signal)
-    guide = guidance.guidance(loop, members(loop, t) if loop.settings.explore.guidance else [])
+    guide = guidance.guidance(loop, _guiding(loop, t))
     with loop.store.reading():  # one opening of the index for all questions
         jobs = [
             replace(
