@@ -217,7 +217,7 @@ def summary(store: Store, run: str) -> dict[str, Any]:
 
 _COST = """
     select count(*) as judged, coalesce(sum(tokens), 0)::bigint as tokens, coalesce(sum(cost), 0)::double as cost,
-           cost / nullif(judged, 0) as cost_per_verdict
+           sum(cost) / nullif(count(*), 0) as cost_per_verdict
     from v_committee where run = ?
 """
 _SPLIT = """
@@ -246,7 +246,7 @@ def _people(store: Store, run: str) -> dict[str, Opinions]:
     found: dict[str, dict[str, bool]] = {}
     for row in store.rows(Rating, "run = ?", [run], order="rater, candidate_id, revision"):
         found.setdefault(f"{row.rater} (person)", {})[row.candidate_id] = row.adopt
-    return dict(found)
+    return {**found}
 
 
 def _by_judge(votes: Sequence[Vote]) -> list[dict[str, Any]]:

@@ -92,8 +92,7 @@ def fit(given: Sequence[Example]) -> RewardModel | None:
     rows = [features(example.shown) for example in given]
     labels = [float(example.passed) for example in given]
     held_out = _cross_fitted(rows, labels)
-    scale, shift = _logistic([{0: logit} for logit in held_out], labels, buckets=1, l2=1e-4)
-    slope = max(scale[0], 0.0)
+    slope, shift = _platt(held_out, labels)
     weights, bias = _logistic(rows, labels, buckets=BUCKETS, l2=L2)
     calibrated = [_sigmoid(slope * logit + shift) for logit in held_out]
     return RewardModel(
@@ -101,6 +100,16 @@ def fit(given: Sequence[Example]) -> RewardModel | None:
         bias=slope * bias + shift,
         report=_report(calibrated, labels),
     )
+
+
+def _platt(logits: Sequence[float], labels: Sequence[float]) -> tuple[float, float]:
+    """(slope, shift) to calibrated logits, with the smoothed targets of J. Platt, 1999. Where logits tell nothing, or
+    the contrary, what remains is the share that was adopted."""
+    adopted = sum(labels)
+    high, low = (adopted + 1) / (adopted + 2), 1 / (len(labels) - adopted + 2)
+    targets = [high if label else low for label in labels]
+    (slope,), shift = _logistic([{0: logit} for logit in logits], targets, buckets=1, l2=1e-4)
+    return (slope, shift) if slope > 0 else (0.0, math.log(adopted / (len(labels) - adopted)))
 
 
 def features(shown: Json) -> dict[int, float]:
@@ -161,7 +170,7 @@ def _logistic(
         return loss
 
     optimiser.step(closure)  # type: ignore[no-untyped-call]
-    return weights.detach().tolist(), float(bias)
+    return weights.detach().tolist(), float(bias.detach())
 
 
 def _report(probabilities: Sequence[float], labels: Sequence[float]) -> Report:
