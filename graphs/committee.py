@@ -275,12 +275,11 @@ async def committee(config: RunnableConfig) -> Committee:
 
 
 def _alone(env_name: str, spec: str) -> Committee:
-    settings = JudgeSettings(models=[spec])
     env, calls = registry.get(env_name), ModelSettings()
     tasks = env.seed_tasks()
     held_out = [task for suite in env.suites().values() for task in suite]
     return Committee(
-        judges=Judges(strong=named([spec], calls, seed=0), settings=settings),
+        judges=Judges(strong=named([spec], calls, seed=0, field_of="model")),
         env=env,
         known=Known(env, tasks, held_out),
         standing=Standing.of(tasks),

@@ -52,7 +52,7 @@ def test_the_judge_graph_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ended = asyncio.run(load("judge").ainvoke({"draft": draft}, config))
         assert (ended["verdict"]["reason"], server.requests) == ("execution_error", [])
         assert asyncio.run(load("judge").ainvoke({}, config))["verdict"]["reason"] == "nothing_given"
-    with pytest.raises(UsageError, match="'procedural' is no model that can be asked; write `litellm:NAME`"):
+    with pytest.raises(UsageError, match="model: 'procedural' is no model that can be asked; write `litellm:NAME`"):
         asyncio.run(load("judge").ainvoke({"draft": draft}, {"configurable": {"model": "procedural"}}))
 
 
