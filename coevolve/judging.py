@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from coevolve.config import Settings
-from graphs.committee import Judges, named
+from graphs.committee import Judges, Place, named
 from graphs.settings import REWARD_MODEL
 from store.db import Store
 from store.rows import Vote
@@ -24,7 +24,7 @@ def judges(settings: Settings, store: Store, run: str) -> Judges | None:
     wanted = settings.judge
     if not wanted.models:
         return None
-    past = {(v.candidate_id, v.stage, v.judge): v for v in store.rows(Vote, "run = ?", [run])}
+    past: dict[Place, Vote] = {(v.candidate_id, v.stage, v.judge): v for v in store.rows(Vote, "run = ?", [run])}
     strong = named(wanted.models, settings.model, seed=settings.seed)
     if wanted.cheap == REWARD_MODEL:
         return Judges(strong=strong, cheap=reward_model(store), settings=wanted, past=past)

@@ -242,11 +242,11 @@ def _name(vote: Vote) -> str:
     return "cheap judge" if vote.stage == "cheap" else f"judge {vote.judge + 1} ({vote.model})"
 
 
-def _people(store: Store, run: str) -> dict[str, Opinions]:
+def _people(store: Store, run: str) -> Mapping[str, Opinions]:
     found: dict[str, dict[str, bool]] = {}
     for row in store.rows(Rating, "run = ?", [run], order="rater, candidate_id, revision"):
         found.setdefault(f"{row.rater} (person)", {})[row.candidate_id] = row.adopt
-    return {**found}
+    return found
 
 
 def _by_judge(votes: Sequence[Vote]) -> list[dict[str, Any]]:

@@ -43,7 +43,9 @@ async def _actor(state: ExploreState, config: RunnableConfig) -> Actor:
 def _facts(state: ExploreState) -> Facts:
     guide = state.get("guide")
     facts = Facts(signal=state.get("signal"), context=state.get("context"))
-    return Facts(**facts, guide=guide) if guide else facts
+    if guide:
+        facts["guide"] = guide
+    return facts
 
 
 def enter(state: ExploreState) -> Literal["reflect", "act", "harden"]:
