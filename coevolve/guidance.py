@@ -52,7 +52,7 @@ class Guidance:
 
     def told(self, mode: str, index: int, about: str | None = None) -> Guide | None:
         """What the index-th exploration is told; None = nothing."""
-        guide, wanted = Guide(), self.settings.guidance
+        guide, wanted = Guide(mode=mode), self.settings.guidance
         if about is not None:
             guide["about"] = about
         if "difficulty" in wanted and self.tasks:
@@ -62,7 +62,7 @@ class Guidance:
         if "examples" in wanted and self.examples:
             turns = islice(cycle(self.examples), index % len(self.examples), None)
             guide["examples"] = list(islice(turns, min(EXAMPLES, len(self.examples))))
-        return Guide(mode=mode, **guide) if guide else None
+        return guide if len(guide) > 1 else None
 
 
 def guidance(loop: Loop, tasks: Sequence[Task]) -> Guidance:
@@ -167,7 +167,7 @@ def _of_structures(
         task = members[at % len(members)] if members else None
         if not shown and task is None:
             continue
-        told: Guide = guide.told(mode, at, about=structure) or Guide(mode=mode, about=structure)
+        told = guide.told(mode, at, about=structure)
         asked = [] if task is None else [_unplayed(task)]
         world = shown[0].world if shown else task.world if task else ""
         jobs.append(

@@ -226,7 +226,7 @@ _SPLIT = """
 """
 
 
-def _judges(votes: Sequence[Vote]) -> dict[str, Opinions]:
+def _judges(votes: Sequence[Vote]) -> Mapping[str, Opinions]:
     """The committee as a whole, and each judge by its place and model."""
     found: dict[str, dict[str, bool]] = {}
     groups: dict[str, list[bool]] = {}
@@ -235,7 +235,7 @@ def _judges(votes: Sequence[Vote]) -> dict[str, Opinions]:
         if vote.stage == "strong":
             groups.setdefault(vote.candidate_id, []).append(vote.passes)
     committee = {one: sum(group) * 2 > len(group) for one, group in groups.items()}
-    return ({"committee": committee} if committee else {}) | dict(sorted(found.items()))
+    return {**({"committee": committee} if committee else {}), **dict(sorted(found.items()))}
 
 
 def _name(vote: Vote) -> str:

@@ -52,7 +52,7 @@ def test_the_judge_graph_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ended = asyncio.run(load("judge").ainvoke({"draft": draft}, config))
         assert (ended["verdict"]["reason"], server.requests) == ("execution_error", [])
         assert asyncio.run(load("judge").ainvoke({}, config))["verdict"]["reason"] == "nothing_given"
-    with pytest.raises(UsageError, match="model: 'procedural' is no model that can be asked; write `litellm:NAME`"):
+    with pytest.raises(UsageError, match=r"model: 'procedural' is no model that can be asked; write `litellm:NAME`"):
         asyncio.run(load("judge").ainvoke({"draft": draft}, {"configurable": {"model": "procedural"}}))
 
 
@@ -71,7 +71,7 @@ def test_the_judge_graph_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_bad_setting_is_named(given: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=".") as error:
+    with pytest.raises(UsageError) as error:
         parse_settings({"judge": given}, "x")
     assert words in str(error.value)
 
