@@ -74,12 +74,12 @@ def made(world: str, question: str, sql: str) -> Task:
     return ENV.materialize(Draft(world=world, user_turns=[question], reference=sql), "explored")
 
 
-@pytest.mark.parametrize("operator", ["compose", "constrain"])
-def test_hardened_tasks_are_harder_and_hold_in_execution(tmp_path: Path, operator: str) -> None:
+@pytest.mark.parametrize(("operator", "pairs"), [("compose", 100), ("constrain", 4)])
+def test_hardened_tasks_are_harder_and_hold_in_execution(tmp_path: Path, operator: str, pairs: int) -> None:
     todo = []
     for at, world in enumerate(ENV.worlds("train")):
         parents = [task for task in ENV.seed_tasks() if task.world == world.id and task.structure.count("SELECT") == 1]
-        for pair in list(pairwise(parents))[:4]:
+        for pair in list(pairwise(parents))[:pairs]:
             guide = Guide(mode="harden", operator=operator, parents=[task.id for task in pair])
             todo.append(
                 ExploreJob(run="r", t=0, index=100 * at + len(todo), world=world.id, guide=guide, tasks=list(pair))
