@@ -27,7 +27,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from graphs.model import Budget
-from graphs.refining import Recorder, refine_all
+from graphs.recording import Recorder
+from graphs.refining import refine_all
 from graphs.settings import ModelSettings, RefineSettings
 from graphs.sitting import Panel, Voice, voices
 from store import instructions
@@ -44,8 +45,10 @@ SPEC = "litellm:openai/m"
 class Endpoint:
     """An OpenAI-compatible server on asyncio that keeps count of the calls in flight."""
 
-    def __init__(self, latency: float) -> None:
+    def __init__(self, latency: float, says: str | None) -> None:
         self.latency = latency
+        self.says = says
+        """Its only answer; None = what the role that is asked would say."""
         self.flying = 0
         self.area = 0.0
         self.first = self.last = 0.0
@@ -73,7 +76,7 @@ class Endpoint:
         self._step(1)
         self.calls += 1
         await asyncio.sleep(self.latency)
-        text = role_answer(json.loads(body))
+        text = role_answer(json.loads(body)) if self.says is None else self.says
         self._step(-1)
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
@@ -84,9 +87,9 @@ class Endpoint:
         return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data)
 
 
-def _child(latency: float, port: Any) -> None:
+def _child(latency: float, says: str | None, port: Any) -> None:
     async def run() -> None:
-        server = await asyncio.start_server(Endpoint(latency).serve, "127.0.0.1", 0, limit=1 << 24)
+        server = await asyncio.start_server(Endpoint(latency, says).serve, "127.0.0.1", 0, limit=1 << 24)
         port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -94,11 +97,11 @@ def _child(latency: float, port: Any) -> None:
 
 
 @contextmanager
-def endpoint(latency: float) -> Any:
+def endpoint(latency: float, says: str | None = None) -> Any:
     """Its URL; it is a process of its own."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_child, args=(latency, theirs), daemon=True)
+    process = context.Process(target=_child, args=(latency, says, theirs), daemon=True)
     process.start()
     try:
         yield f"http://127.0.0.1:{ours.recv()}"

@@ -6,6 +6,7 @@ Results go to stdout (`--json` for machines), progress and messages to stderr.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -89,6 +90,19 @@ def env_option(command: Command) -> Command:
     )(command)
 
 
+def explorer_option(command: Command) -> Command:
+    """--explorer, which stands for `--set explorer=SPEC`."""
+
+    @functools.wraps(command)
+    def run(explorer: str | None, **options: Any) -> Any:
+        if explorer is not None:
+            options["overrides"] = (*options["overrides"], f"explorer={json.dumps(explorer)}")
+        return command(**options)
+
+    text = "Who explores and validates: procedural, litellm:NAME, or policy. [default: explorer]"
+    return click.option("--explorer", metavar="SPEC", help=text)(run)
+
+
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(version("coevolve"), prog_name="coevolve")
 def main() -> None:
@@ -111,6 +125,7 @@ def init(directory: str) -> None:
 @click.option("--resume", is_flag=True, help="Go on with the newest run (or --run) instead of starting one.")
 @env_option
 @click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
+@explorer_option
 def evolve(**options: Any) -> None:
     """Run the whole loop, round after round.
 
@@ -125,6 +140,7 @@ def evolve(**options: Any) -> None:
 @run_options("Run to go on with. [default: a new run]")
 @click.option("--resume", is_flag=True, help="Go on with a seeding that was interrupted.")
 @env_option
+@explorer_option
 def seed(resume: bool, **options: Any) -> None:
     """Start a run and make D_0, its first tasks.
 
@@ -171,6 +187,8 @@ def signals(**options: Any) -> None:
 @click.option(
     "--signals", "which", default="latest", show_default=True, metavar="latest|ID|KIND", help="Signals to explore."
 )
+@click.option("--focus", metavar="STRUCTURE", help="Explore this structure of D_t instead; the next call goes back.")
+@explorer_option
 def explore(which: str, **options: Any) -> None:
     """Send the explorer back in, conditioned on signals."""
     from coevolve.commands import explore_command
@@ -180,11 +198,28 @@ def explore(which: str, **options: Any) -> None:
 
 @main.command()
 @run_options()
+@explorer_option
 def validate(**options: Any) -> None:
     """Decide candidates by execution, then freeze D_{t+1}."""
     from coevolve.commands import validate_command
 
     emit(options, *validate_command(**options))
+
+
+@main.command()
+@run_options("Run whose candidates are reviewed. [default: the newest]")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Write a sheet of N candidates to be rated.")
+@click.option("--out", metavar="FILE", help="With --sample: the sheet to write, CSV.")
+@click.option("--read", "sheet", metavar="FILE", help="Read a sheet that was filled in.")
+@click.option("--rater", metavar="NAME", help="With --read: who filled it in.")
+def review(**options: Any) -> None:
+    """Compare the judges with each other and with people.
+
+    Without options it tells how the judges voted, where they disagree, and what a verdict costs.
+    """
+    from coevolve.review import review_command
+
+    emit(options, *review_command(**options))
 
 
 @main.command("eval")

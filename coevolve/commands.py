@@ -72,7 +72,9 @@ def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
     raw = read_json(path)
     # A run's settings are written out in full: one that lacks a table would silently fall back to today's defaults.
     found = raw if isinstance(raw, dict) else {}
-    if missing := [name for name in Settings().model_dump(by_alias=True, exclude={"refine"}) if name not in found]:
+    if missing := [
+        name for name in Settings().model_dump(by_alias=True, exclude={"refine", "judge"}) if name not in found
+    ]:
         raise CoevolveError(
             f"{path} is damaged: it lacks {', '.join(missing)}; write it again from "
             f"`coevolve sql \"select config from run where id = '{run.id}'\"`"
@@ -220,12 +222,20 @@ def signals_command(*, workspace: str | None, run_id: str | None, overrides: tup
 
 
 def explore_command(
-    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], which: str, **_: Any
+    *,
+    workspace: str | None,
+    run_id: str | None,
+    overrides: tuple[str, ...],
+    which: str,
+    focus: str | None = None,
+    **_: Any,
 ) -> Result:
     place = Workspace.find(workspace)
     run = place.run(run_id)
     with opened(place, run, overrides, LOOP) as loop:
         t = newest_trained(loop)
+        if focus is not None:
+            return _explore_focus(loop, t, focus)
         once(loop, t, "signals", phases.signals)
         found = weaknesses.open_signals(loop.store, run.id, loop.settings.signals, ref=which)
         chosen = weaknesses.pick(found, loop.settings.signals.per_round)
@@ -248,6 +258,21 @@ def explore_command(
         )
     shown = f"run {run.id}: explored {counts['signals']} signals"
     return counts, f"{shown}{f', {len(failed)} explorations failed' if failed else ''}; next: coevolve validate"
+
+
+def _explore_focus(loop: Loop, t: int, structure: str) -> Result:
+    rows: list[Exploration] = []
+
+    def explore() -> dict[str, Any]:
+        rows.extend(phases.explore_structure(loop, structure, t))
+        return phases.explored(rows)
+
+    counts = by_hand(loop, t, "explore", explore)
+    done, failed = counts.get("done", 0), counts.get("infra", 0)
+    if failed and not done:
+        raise CoevolveError(f"run {loop.run.id}: all {failed} explorations failed, the last with: {rows[-1].error}")
+    shown = f"run {loop.run.id}: {done} explorations of {structure!r}{f', {failed} failed' if failed else ''}"
+    return counts, f"{shown}; next: coevolve validate"
 
 
 def validate_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:

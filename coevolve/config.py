@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from envs.registry import takes_folder
 from evals.run import EvalSettings
-from graphs.settings import ExploreSettings, ModelSettings, RefineSettings, ValidateSettings
+from graphs.settings import ExploreSettings, JudgeSettings, ModelSettings, RefineSettings, ValidateSettings
 from store.errors import UsageError
 from store.signals import SignalSettings
 from training.config import CUT_OFFS, TrainSettings
@@ -53,7 +53,7 @@ class Settings(BaseModel):
     policy: str = "smollm2"
     """`smollm2`, `hf:DIR`; `litellm:NAME` or `vllm:URL` (evaluated, not trained)."""
     explorer: str = "procedural"
-    """Model of the explorer and the validator: `procedural` or `litellm:NAME`."""
+    """Model of the explorer and the validator: `procedural`, `litellm:NAME`, or `policy`, the policy itself."""
     seed_set: SeedSetSettings = SeedSetSettings()
     train: TrainSettings = TrainSettings()
     signals: SignalSettings = SignalSettings()
@@ -61,6 +61,7 @@ class Settings(BaseModel):
     """How chat models behind litellm are called."""
     explore: ExploreSettings = ExploreSettings()
     validate_: ValidateSettings = Field(default=ValidateSettings(), alias="validate")
+    judge: JudgeSettings = JudgeSettings()
     eval: EvalSettings = EvalSettings()
     refine: RefineSettings = RefineSettings()
     """Of `coevolve refine`; no run reads it."""

@@ -132,7 +132,8 @@ def _models(settings: Settings) -> Iterator[Finding]:
     """Chat models behind litellm: whether their key is there. Nothing is sent."""
     from graphs.model import chat_model
 
-    for role, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
+    judges = [("judge.models", spec) for spec in settings.judge.models] + [("judge.cheap", settings.judge.cheap)]
+    for role, spec in (("policy", settings.policy), ("explorer", settings.explorer), *judges):
         if not spec.startswith("litellm:"):
             continue
         try:

@@ -27,11 +27,12 @@ def job(store: Store, signal: Signal, t: int, index: int, attempt: int) -> Explo
         index=index,
         attempt=attempt,
         world=shown[0].world,
-        evidence=[_evidence(store, row) for row in shown],
+        evidence=[of(store, row) for row in shown],
     )
 
 
-def _evidence(store: Store, row: Trajectory) -> Evidence:
+def of(store: Store, row: Trajectory) -> Evidence:
+    """One flagged trajectory."""
     tasks = store.rows(Task, "id = ?", [row.task_id]) if row.task_id else []
     steps = [
         StepView(action=step.action, observation=step.observation, failed=step.failed)

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
 
-from coevolve import evidence, growth
+from coevolve import evidence, growth, guidance, judging, wiring
 from coevolve.loop import Loop, spawn
 from evals.suites import label
 from graphs.known import Known
@@ -107,7 +109,8 @@ def _unguided(loop: Loop, wanted: int) -> list[Task]:
                 f"seed_set.unguided: {wanted} asked for, but {start} explorations gave only {len(waiting)} valid "
                 "tasks; ask for fewer, or use a stronger explorer"
             )
-        _explore(loop, _unguided_jobs(loop, 0, start, UNGUIDED_BATCH))
+        tasks = [*seed_tasks(loop), *(task for _, task in waiting)] if loop.settings.explore.guidance else []
+        _explore(loop, _unguided_jobs(loop, 0, start, UNGUIDED_BATCH, tasks))
         start += UNGUIDED_BATCH
         _validate(loop, 0)
 
@@ -133,21 +136,48 @@ def explore(loop: Loop, t: int) -> Counts:
         return {"signals": 0}
     found = weaknesses.due(loop.store, loop.run.id, t, loop.settings.signals)
     chosen = weaknesses.pick(found, loop.settings.signals.per_round)
+    tasks, count = _guiding(loop, t), len(chosen) * loop.settings.explore.per_signal
+    jobs = guidance.hardenings(loop, t, tasks)
     if source == "random":
-        jobs = _unguided_jobs(loop, t, RANDOM_FROM, len(chosen) * loop.settings.explore.per_signal)
-        _explore(loop, jobs)
-        ids = [job.id for job in jobs]
-        return explored(loop.store.rows(Exploration, "list_contains(?, id)", [ids]))
-    explore_signals(loop, chosen, t)
-    where = "run = ? and t = ? and signal_id is not null"
-    return explored(loop.store.rows(Exploration, where, [loop.run.id, t]))
+        jobs += _unguided_jobs(loop, t, RANDOM_FROM, count, tasks)
+    elif source == "adversarial":
+        jobs += guidance.adversarial(loop, t, count, guidance.guidance(loop, tasks))
+    else:
+        explore_signals(loop, chosen, t)
+    _explore(loop, jobs)
+    where = "run = ? and t = ? and (signal_id is not null or list_contains(?, id))"
+    return explored(loop.store.rows(Exploration, where, [loop.run.id, t, [job.id for job in jobs]]))
 
 
-def _unguided_jobs(loop: Loop, t: int, start: int, count: int) -> list[ExploreJob]:
-    """Explorations of the train worlds in turn."""
-    worlds = loop.env.worlds("train")
+def _guiding(loop: Loop, t: int) -> list[Task]:
+    """The tasks of D_t, as far as the explorers are told of them."""
+    wanted = loop.settings.explore
+    read = wanted.guidance or wanted.harden or wanted.source == "adversarial"
+    return list(load(loop.run.snapshots, str(t))[1]) if read else []
+
+
+def explore_structure(loop: Loop, structure: str, t: int) -> list[Exploration]:
+    """Explore one structure in iteration t, `signals.per_round` times; called again it goes on with other indices."""
+    done = loop.store.rows(Exploration, "run = ? and t = ? and guide ->> '$.mode' = 'focus'", [loop.run.id, t])
+    guide = guidance.guidance(loop, list(load(loop.run.snapshots, str(t))[1]))
+    count = loop.settings.signals.per_round
+    return _explore(loop, guidance.focused(loop, t, structure, count, guide, len(done)))
+
+
+def _unguided_jobs(loop: Loop, t: int, start: int, count: int, tasks: Sequence[Task]) -> list[ExploreJob]:
+    """Explorations of the train worlds in turn; those first that `tasks` have least of, if diversity is asked for."""
+    worlds = [world.id for world in loop.env.worlds("train")]
+    guide = guidance.guidance(loop, tasks)
+    if "diversity" in loop.settings.explore.guidance:
+        worlds = guidance.by_rarity(loop.env, tasks)
     return [
-        ExploreJob(run=loop.run.id, t=t, index=index, world=worlds[index % len(worlds)].id)
+        ExploreJob(
+            run=loop.run.id,
+            t=t,
+            index=index,
+            world=worlds[(index - start) % len(worlds)] if guide.lacking else worlds[index % len(worlds)],
+            guide=guide.told("unguided", index),
+        )
         for index in range(start, start + count)
     ]
 
@@ -158,10 +188,14 @@ def explore_signals(loop: Loop, chosen: list[Signal], t: int, *, again: bool = F
     rows = loop.store.rows(Exploration, "run = ? and t = ? and outcome = 'infra'", [loop.run.id, t]) if again else []
     failed = Counter((row.signal_id, row.index) for row in rows)
     times = range(loop.settings.explore.per_signal)
+    guide = guidance.guidance(loop, _guiding(loop, t))
     with loop.store.reading():  # one opening of the index for all questions
         jobs = [
-            evidence.job(loop.store, signal, t, index, failed[signal.id, index])
-            for signal in chosen
+            replace(
+                evidence.job(loop.store, signal, t, index, failed[signal.id, index]),
+                guide=guide.told("signal", place + index),
+            )
+            for place, signal in enumerate(chosen)
             for index in times
             if failed[signal.id, index] < EXPLORE_ATTEMPTS
         ]
@@ -179,6 +213,8 @@ def explored(rows: list[Exploration]) -> Counts:
 
 
 def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
+    if not jobs:
+        return []
     loop.store.ingest()
     asked = "select id from exploration where list_contains(?, id)"
     done = {found for (found,) in loop.store.query(asked, [[job.id for job in jobs]])}
@@ -189,6 +225,7 @@ def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
             model=loop.settings.explorer,
             calls=loop.settings.model,
             settings=loop.settings.explore,
+            factory=wiring.explorer(loop.settings, loop.run, jobs[0].t),
             seed=loop.settings.seed,
             append=loop.store.append,
             done=done,
@@ -219,10 +256,12 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
             model=loop.settings.explorer,
             calls=loop.settings.model,
             settings=loop.settings.validate_,
+            factory=wiring.explorer(loop.settings, loop.run, t),
             seed=loop.settings.seed,
             t=t,
             known=[*seed_tasks(loop), *adopted],
             held_out=_held_out(loop),
+            judges=judging.judges(loop.settings, loop.store, run),
             append=loop.store.append,
             checkpoints=loop.run.graphs,
             stop=loop.stop,

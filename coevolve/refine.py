@@ -23,7 +23,8 @@ from coevolve.refined import summary
 from coevolve.workspace import Workspace
 from envs.protocols import Report
 from graphs.model import Budget, BudgetSpent
-from graphs.refining import Recorder, no_past, refine_all
+from graphs.recording import Recorder
+from graphs.refining import no_past, refine_all
 from graphs.settings import RefineSettings
 from graphs.sitting import Halted, Panel, Voice, voices
 from store import instructions

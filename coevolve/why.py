@@ -8,7 +8,7 @@ from typing import Any
 from coevolve.show import inert
 from store.db import Store
 from store.errors import UsageError
-from store.rows import Candidate, Exploration, Signal, Snapshot, Step, Task, Trajectory, Verdict
+from store.rows import Candidate, Exploration, Signal, Snapshot, Step, Task, Trajectory, Verdict, Vote
 
 EVIDENCE = 3
 """Rollouts of a signal's evidence that are told in full."""
@@ -76,9 +76,11 @@ def _link(store: Store, verdict: Verdict) -> dict[str, Any]:
             "world": exploration.world,
             "model": exploration.model,
             "context": exploration.context,
+            "guide": exploration.guide,
             "steps": _steps(store, exploration.trajectory_id),
         },
         "candidate": {"id": candidate.id, "user_turns": candidate.user_turns, "reference": candidate.reference},
+        "votes": _votes(store, candidate.id),
         "verdict": {"id": verdict.id, "t": verdict.t, "reason": verdict.reason, "detail": verdict.detail},
     }
 
@@ -97,6 +99,11 @@ def _signal(store: Store, signal: Signal) -> dict[str, Any]:
         ],
         "evidence_count": len(signal.evidence),
     }
+
+
+def _votes(store: Store, candidate: str) -> list[dict[str, Any]]:
+    rows = store.rows(Vote, "candidate_id = ?", [candidate])
+    return [{"model": row.model, "stage": row.stage, "passes": row.passes, "scores": row.scores} for row in rows]
 
 
 def _steps(store: Store, trajectory: str | None) -> list[dict[str, Any]]:
@@ -149,11 +156,15 @@ def _told_link(link: dict[str, Any]) -> list[str]:
         lines.append("signal       none: unguided exploration for D_0")
     exploration = link["exploration"]
     lines.append(f"exploration  {exploration['id']} by {exploration['model']} in world {exploration['world']}")
+    if exploration["guide"]:
+        lines.append(f"  guide      {_short(exploration['guide'], 300)}")
     if exploration["context"]:
         lines.append(f"  context    {_short(exploration['context'], 300)}")
     lines += [
         f"  step       {_short(step['action'])} -> {_short(step['observation'])}" for step in exploration["steps"]
     ]
+    for vote in link["votes"]:
+        lines.append(f"  vote       {vote['model']} {'for' if vote['passes'] else 'against'}  {_short(vote['scores'])}")
     verdict = link["verdict"]
     detail = f": {verdict['detail']}" if verdict["detail"] else ""
     lines.append(f"verdict      {verdict['reason']} in iteration {verdict['t']}{detail}")

@@ -15,11 +15,17 @@ from coevolve.workspace import MANIFEST, RunFolder, read_json
 from envs import registry
 from envs.protocols import Env, Policy
 from evals.suites import suite
-from graphs.model import chat_model
+from graphs.committee import named
+from graphs.model import ModelFactory, chat_model
+from graphs.policy_model import PolicyChatModel
+from graphs.resources import model_factory
+from graphs.settings import REWARD_MODEL
 from store.errors import UsageError
 from training.trackers import chosen
 
 CONFIG_JSON = "config.json"
+POLICY = "policy"
+"""The explorer that is the policy itself."""
 REMOTE = ("litellm:", "vllm:")
 """Policies that have no weights here."""
 
@@ -40,7 +46,13 @@ def check(settings: Settings, *, trained: bool) -> None:
         chosen(settings.train.report_to)
     elif settings.policy.startswith("litellm:"):
         chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
-    chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
+    if settings.explorer != POLICY:
+        chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)
+    named(settings.judge.models, settings.model, seed=settings.seed)
+    if settings.judge.cheap == REWARD_MODEL:
+        require_training()
+    elif settings.judge.cheap:
+        named([settings.judge.cheap], settings.model, seed=settings.seed, field_of="judge.cheap")
 
 
 def check_tools(env: Env, settings: Settings) -> None:
@@ -74,6 +86,43 @@ def policy(settings: Settings, run: RunFolder, version: int) -> Policy:
         settings=settings.train.model,
         tools=settings.train.collect.tools,
     )
+
+
+def explorer(settings: Settings, run: RunFolder, t: int) -> ModelFactory | None:
+    """Builds the models of the explorer where it is the policy, as iteration t has left it; else None."""
+    if settings.explorer != POLICY:
+        return None
+    if settings.policy.startswith("litellm:"):
+        return model_factory(settings.policy, settings.model, env=settings.env)
+    player = _explorer_policy(settings, run, t)
+    return lambda seed: PolicyChatModel(policy=player, settings=settings.model, seed=seed)
+
+
+_PLAYER: dict[tuple[Path, str, int | None], Policy] = {}
+"""The last policy that explored: loading weights takes seconds, and exploring and validating want the same ones."""
+
+
+def _explorer_policy(settings: Settings, run: RunFolder, t: int) -> Policy:
+    """The newest version up to t + 1; before any is there, the model that it begins with."""
+    if not trainable(settings.policy):
+        return policy(settings, run, t + 1)
+    require_training()
+    from training.checkpoint import layers, load
+    from training.policy import HFPolicy
+
+    version = next((v for v in range(t + 1, -1, -1) if load(run.checkpoints, v) is not None), None)
+    key = (run.path, settings.policy, version)
+    if key not in _PLAYER:
+        _PLAYER.clear()
+        _PLAYER[key] = HFPolicy(
+            model_folder(settings),
+            spec=settings.policy,
+            layers=[] if version is None else layers(run.checkpoints, version),
+            version=version or 0,
+            settings=settings.train.model,
+            tools=True,
+        )
+    return _PLAYER[key]
 
 
 def trainable(spec: str) -> bool:

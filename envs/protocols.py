@@ -1,8 +1,9 @@
-"""The boundaries that everything hangs on: Env, Session, Policy, Explorer.
+"""The boundaries that everything hangs on: Env, Session, Policy, Screen, Explorer.
 
     Env       a kind of world: lists worlds and tasks, opens sessions, replays references, names action tokens
     Session   one episode: start, act ... act, evaluate, close; used once and discarded
     Policy    turns a batch of conversations into a batch of completions
+    Screen    a cheap first opinion of a task, without a language model
     Explorer  an environment's procedural explorer: plays a chat model's part without a model
 
 Messages are OpenAI chat messages as plain dicts: role, content, and for tool use `tool_calls`
@@ -209,11 +210,20 @@ class Policy(Protocol):
         ...
 
 
+class Screen(Protocol):
+    """The first judge of a task where that is no language model."""
+
+    def __call__(self, shown: Json) -> float:
+        """Probability that the committee would adopt what is shown of the task (`store.rows.Vote.shown`)."""
+        ...
+
+
 class Explorer(Protocol):
     """An environment's procedural explorer: pure functions of what an LLM explorer is shown, and a seeded rng.
 
     `view` is what the prompts show: {"world": describe(world), "tools": [...], "signal": {...} | None,
-    "context": {...} | None, "log": [{"name", "args", "observation", "failed"}], "steps_left": int}.
+    "context": {...} | None, "guide": {...} where there is one, "steps_left": int,
+    "log": [{"name", "args", "observation", "failed"}]}.
     """
 
     def reflect(self, view: Json, rng: random.Random) -> Json:
@@ -226,6 +236,10 @@ class Explorer(Protocol):
 
     def abstract(self, view: Json, rng: random.Random) -> list[Json]:
         """Task-solution pairs from the log: [{"user_turns": [...], "reference": ...}]."""
+        ...
+
+    def harden(self, view: Json, operator: str, tasks: list[Json], rng: random.Random) -> list[Json]:
+        """Harder tasks made of `tasks` ([{"user_turns", "reference"}]), in the same form; [] where it knows none."""
         ...
 
     def repair(self, view: Json, draft: Json, problem: str, rng: random.Random) -> Json | None:

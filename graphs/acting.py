@@ -16,7 +16,7 @@ from graphs.prompting import Role, render
 from graphs.replies import Reader
 from graphs.resources import Resources
 from graphs.sessions import SESSIONS
-from graphs.state import ActState, Call, Entry, Facts, Spent, View
+from graphs.state import ActState, Call, Entry, Facts, JudgeState, Spent, View
 from store.rows import Json
 
 READ_TRIES = 2
@@ -110,7 +110,7 @@ class Actor:
         return "deadline" if self._seconds_left() <= 0 else None
 
 
-def identity(state: ActState, config: RunnableConfig) -> str:
+def identity(state: ActState | JudgeState, config: RunnableConfig) -> str:
     """The state's id; in Studio, where the input may lack one, the thread's."""
     return state.get("id") or str(config.get("configurable", {}).get("thread_id", "alone"))
 

@@ -5,6 +5,7 @@
     act       choose the next tool call, or stop
     tools     carry it out in the real environment
     collect   abstract the (action, observation) triplets into task-solution pairs, the candidates
+    harden    in place of all that: make harder tasks of some that the policy has mastered
 
 `graph` has no checkpointer, so LangGraph Studio can load it; the runner compiles `builder` with one.
 """
@@ -21,7 +22,7 @@ from graphs.prompting import render
 from graphs.replies import read_context, read_tasks
 from graphs.resources import resources
 from graphs.sessions import SESSIONS
-from graphs.state import RECURSION_LIMIT, ActState, ExploreState, Facts
+from graphs.state import RECURSION_LIMIT, ActState, ExploreState, Facts, Guide
 from store.rows import Json
 
 
@@ -35,11 +36,21 @@ async def _actor(state: ExploreState, config: RunnableConfig) -> Actor:
         steps=work.explore.steps or work.env.explore_steps,
         log=state.get("log", []),
         spent=spent_so_far(state),
-        facts=Facts(signal=state.get("signal"), context=state.get("context")),
+        facts=_facts(state),
     )
 
 
-def enter(state: ExploreState) -> Literal["reflect", "act"]:
+def _facts(state: ExploreState) -> Facts:
+    guide = state.get("guide")
+    facts = Facts(signal=state.get("signal"), context=state.get("context"))
+    if guide:
+        facts["guide"] = guide
+    return facts
+
+
+def enter(state: ExploreState) -> Literal["reflect", "act", "harden"]:
+    if state.get("tasks"):
+        return "harden"
     return "reflect" if state.get("signal") else "act"
 
 
@@ -91,7 +102,18 @@ async def collect(state: ExploreState, config: RunnableConfig) -> ExploreState:
     return ExploreState(drafts=(drafts or [])[:limit], spent=spent)
 
 
+async def harden(state: ExploreState, config: RunnableConfig) -> ExploreState:
+    actor = await _actor(state, config)
+    limit = actor.resources.explore.candidates
+    operator = (state.get("guide") or Guide()).get("operator", "constrain")
+    messages = render("harden", await actor.view(), operator=operator, tasks=state.get("tasks", []), limit=limit)
+    drafts, _, spent = await actor.ask(messages, read_tasks)
+    await SESSIONS.drop(actor.key)
+    return ExploreState(drafts=(drafts or [])[:limit], spent=spent)
+
+
 builder = StateGraph(ExploreState)
+builder.add_node("harden", harden)
 builder.add_node("reflect", reflect)
 builder.add_node("context", context)
 builder.add_node("act", act)
@@ -103,5 +125,6 @@ builder.add_edge("context", "act")
 builder.add_conditional_edges("act", on)
 builder.add_conditional_edges("tools", again)
 builder.add_edge("collect", END)
+builder.add_edge("harden", END)
 
 graph = builder.compile().with_config(recursion_limit=RECURSION_LIMIT)

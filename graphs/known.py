@@ -61,11 +61,14 @@ class Known:
         found = (self._held_out[key] for key in giveaways(self._env, task) if key in self._held_out)
         return next(found, None)
 
-    def problem(self, task: Task) -> str | None:
-        """`held_out: <id of the item>` or `duplicate: <id of the twin>`, or None."""
+    def problem(self, task: Task, *, rewords: str | None = None) -> str | None:
+        """`held_out: <id of the item>` or `duplicate: <id of the twin>`, or None.
+
+        `rewords` is the id of a task that it asks for in other words: of that one it may share some keys, not all.
+        """
         if item := self.held_out(task):
             return f"held_out: {item}"
-        for key in twins(self._env, task):
-            if key in self._twins:
-                return f"duplicate: {self._twins[key]}"
-        return None
+        found = [self._twins.get(key) for key in twins(self._env, task)]
+        excused = rewords if None in found else None
+        twin = next((owner for owner in found if owner not in (None, excused)), None)
+        return f"duplicate: {twin}" if twin else None

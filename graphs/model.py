@@ -86,8 +86,8 @@ def _litellm(name: str, settings: ModelSettings, seed: int, role: str) -> BaseCh
     litellm.suppress_debug_info = True  # it prints to stdout, where --json goes
     missing = _missing_keys(litellm.validate_environment(name)["missing_keys"])
     if missing and not (settings.api_base or _has(missing, "API_BASE", "BASE_URL")):
-        other = "`smollm2` or `hf:DIR`" if role == "policy" else "`procedural`"
-        raise UsageError(f"{role}: 'litellm:{name}' needs {' or '.join(missing)}; set it, or use {other}")
+        other = {"policy": ", or use `smollm2` or `hf:DIR`", "explorer": ", or use `procedural`"}.get(role, "")
+        raise UsageError(f"{role}: 'litellm:{name}' needs {' or '.join(missing)}; set it{other}")
     return ChatLiteLLM(
         model=name,
         api_base=settings.api_base,

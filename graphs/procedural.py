@@ -65,6 +65,9 @@ def answer(explorer: Explorer, role: Role, payload: Json, rng: random.Random) ->
     replies: dict[Role, Callable[[], Json]] = {
         "reflect": lambda: explorer.reflect(view, rng),
         "abstract": lambda: {"tasks": explorer.abstract(view, rng)[: payload.get("limit")]},
+        "harden": lambda: {
+            "tasks": explorer.harden(view, payload["operator"], payload["tasks"], rng)[: payload["limit"]]
+        },
         "repair": lambda: {"task": explorer.repair(view, payload["draft"], payload["problem"], rng)},
     }
     return _json(replies[role]())

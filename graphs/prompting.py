@@ -19,6 +19,7 @@ it is all that a model without a language model (graphs/procedural.py) needs to 
     act       -                                     one tool call; no call = done
     try       view["draft"]                         one tool call; at the end {"problem": null or str}
     abstract  "limit": int                          {"tasks": [{"user_turns": [str, ...], "reference": ...}, ...]}
+    harden    "operator": str, "tasks": [...], "limit"  as of abstract
     repair    "draft": {...}, "problem": str        {"task": {"user_turns": [...], "reference": ...} or null}
 """
 
@@ -35,8 +36,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from graphs.state import Entry, View
 from store.rows import Json
 
-Role = Literal["reflect", "act", "try", "abstract", "repair"]
-ROLES: tuple[Role, ...] = ("reflect", "act", "try", "abstract", "repair")
+Role = Literal["reflect", "act", "try", "abstract", "harden", "repair"]
+ROLES: tuple[Role, ...] = ("reflect", "act", "try", "abstract", "harden", "repair")
 
 _FOLDER = Path(__file__).parent / "prompts"
 SYSTEM = (_FOLDER / "system.md").read_text("utf-8").strip()

@@ -13,7 +13,6 @@ had heard is on record (graphs/sitting.py).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
 from typing import Any
@@ -22,6 +21,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
 from envs.text import unfit
+from graphs.recording import all_of
 from graphs.replies import read_comparison, read_rating, verdict_schema
 from graphs.sitting import Sitting, sitting
 from graphs.state import RECURSION_LIMIT, RefineState
@@ -33,13 +33,13 @@ FIRST = {"edit": "edit", "advise": "advise", "debate": "positions", "full": "pos
 
 async def positions(state: RefineState, config: RunnableConfig) -> RefineState:
     table = await sitting(config)
-    said = await _all(table.say(state, "positive", 1, "positive"), table.say(state, "critical", 1, "critical"))
+    said = await all_of(table.say(state, "positive", 1, "positive"), table.say(state, "critical", 1, "critical"))
     return RefineState(positions=_by_role(said), stop=_silent(said))
 
 
 async def cross(state: RefineState, config: RunnableConfig) -> RefineState:
     table, before = await sitting(config), state.get("positions", {})
-    said = await _all(
+    said = await all_of(
         *(
             table.say(state, role, 2, "cross", {"own": before[role], "other": before[other]})
             for role, other in OTHER.items()
@@ -89,8 +89,8 @@ async def _judged(table: Sitting, state: RefineState) -> list[Remark]:
     """Both orders of old and new, or each by itself."""
     old, new = {"old": state.get("response", "")}, {"new": state.get("edited", "")}
     if table.panel.settings.judging == "compare":
-        return await _all(_compare(table, state, 1, old | new), _compare(table, state, 2, new | old))
-    return await _all(_rate(table, state, 1, old), _rate(table, state, 2, new))
+        return await all_of(_compare(table, state, 1, old | new), _compare(table, state, 2, new | old))
+    return await all_of(_rate(table, state, 1, old), _rate(table, state, 2, new))
 
 
 def _compare(table: Sitting, state: RefineState, part: int, responses: dict[str, str]) -> Awaitable[Remark]:
@@ -122,15 +122,6 @@ def decide(scores: Sequence[Json]) -> str:
     if not (old and new):
         return "unreadable"
     return "better" if round(fmean(new) - fmean(old), 9) > 0 else "not_better"
-
-
-async def _all(*saying: Awaitable[Remark]) -> list[Remark]:
-    """What all say; if one fails the others are heard to their end first, since their calls are paid for."""
-    said = await asyncio.gather(*saying, return_exceptions=True)
-    for one in said:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in said if isinstance(one, Remark)]
 
 
 def _by_role(said: Sequence[Remark]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Protocol, cast
 
@@ -19,12 +19,13 @@ from langchain_core.runnables import RunnableConfig
 from envs.errors import InfraError
 from graphs.bench import Ended, Floor, disk_refuses, in_order
 from graphs.model import BudgetSpent, in_short
+from graphs.recording import Recorder
 from graphs.refine import graph
 from graphs.sitting import Halted, Panel, Said, Sitting
 from graphs.state import PairJson, RefineState
 from store.errors import StoreError, UsageError
 from store.instructions import Pair, Sample
-from store.rows import Refined, Row
+from store.rows import Refined
 
 AHEAD = 16
 
@@ -46,35 +47,6 @@ class Past(Protocol):
 
 def no_past(sample: int) -> tuple[Refined | None, Said]:
     return None, {}
-
-
-class Recorder:
-    """Makes rows durable, those of all that wait in one write: a disk's sync takes as long for one as for fifty."""
-
-    def __init__(self, append: Callable[[Sequence[Row]], object]) -> None:
-        self._append = append
-        self._waiting: list[tuple[Row, asyncio.Future[None]]] = []
-        self._writing: asyncio.Task[None] | None = None
-
-    async def __call__(self, row: Row) -> None:
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append((row, done))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write())
-        await done
-
-    async def _write(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            error: Exception | None = None
-            try:
-                await asyncio.to_thread(self._append, [row for row, _ in batch])
-            except Exception as failure:
-                error = failure
-            for _, done in batch:
-                if done.done():  # whoever waited was cancelled
-                    continue
-                done.set_exception(error) if error else done.set_result(None)
 
 
 async def refine_all(

@@ -62,6 +62,26 @@ class _Rating(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
+Grade = Annotated[int, msgspec.Meta(ge=1, le=5)]
+GRADES = ("validity", "difficulty_gain", "diversity", "realism")
+"""What a judge of tasks scores, 1 to 5 each."""
+
+
+class Opinion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A judge's whole verdict on a task. Nothing but `true` adopts."""
+
+    validity: Grade
+    difficulty_gain: Grade
+    diversity: Grade
+    realism: Grade
+    adopt: bool
+    reason: str = ""
+
+    @property
+    def scores(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in GRADES}
+
+
 T = TypeVar("T", covariant=True)
 
 
@@ -106,13 +126,30 @@ def read_rating(text: str) -> float:
     return float(_decode(text, _Rating).score)
 
 
-def verdict_schema(*scores: str) -> Json:
-    """JSON schema of a judge's answer with these scores; the reason comes first, so that it is written first.
+def read_opinion(text: str) -> Opinion:
+    """A judge's verdict on a task."""
+    opinion: Opinion = _decode(text, Opinion)
+    return opinion
 
-    An enumeration, since some endpoints refuse a schema with bounds.
-    """
-    score = {"type": "integer", "enum": list(range(1, 11))}
-    properties = {"reason": {"type": "string"}, **dict.fromkeys(scores, score)}
+
+def opinion_schema() -> Json:
+    """JSON schema of a judge's verdict on a task."""
+    return _schema(dict.fromkeys(GRADES, _score(5)) | {"adopt": {"type": "boolean"}})
+
+
+def verdict_schema(*scores: str) -> Json:
+    """JSON schema of a judge's answer with these scores, 1 to 10."""
+    return _schema(dict.fromkeys(scores, _score(10)))
+
+
+def _score(highest: int) -> Json:
+    """An enumeration, since some endpoints refuse a schema with bounds."""
+    return {"type": "integer", "enum": list(range(1, highest + 1))}
+
+
+def _schema(parts: Json) -> Json:
+    """The reason comes first, so that it is written first."""
+    properties = {"reason": {"type": "string"}, **parts}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 

@@ -14,11 +14,12 @@ from langchain_core.runnables import RunnableConfig
 
 from envs import registry
 from envs.protocols import Env
+from graphs.committee import Committee
 from graphs.known import Known
 from graphs.model import Budget, ModelFactory, chat_model
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
+from graphs.state import DEFAULT_ENV
 
-DEFAULT_ENV = "text2sql"
 DEFAULT_MODEL = "procedural"
 
 
@@ -31,6 +32,8 @@ class Resources:
     budget: Budget = field(default_factory=Budget)
     explore: ExploreSettings = field(default_factory=ExploreSettings)
     validate: ValidateSettings = field(default_factory=ValidateSettings)
+    committee: Committee | None = None
+    """Who may veto; None = nobody."""
 
 
 def model_factory(spec: str, settings: ModelSettings, *, env: str) -> ModelFactory:

@@ -10,7 +10,7 @@ import msgspec
 from envs.protocols import Env
 from envs.rollout import action_text
 from graphs.acting import spent_so_far
-from graphs.state import ActState, Entry, ExploreJob, ExploreState, ValidateState
+from graphs.state import ActState, DraftJson, Entry, ExploreJob, ExploreState, Guide, ValidateState
 from store.rows import (
     Candidate,
     Exploration,
@@ -71,6 +71,7 @@ def explored(source: Source, job: ExploreJob, state: ExploreState, error: str | 
         tokens=spent["prompt_tokens"] + spent["completion_tokens"],
         cost=spent["cost"],
         seconds=spent["seconds"],
+        guide=job.guide,
     )
     rows: list[Row] = [exploration, trajectory, *steps]
     return exploration, rows if error else [*rows, *_candidates(job, state)]
@@ -88,9 +89,17 @@ def _candidates(job: ExploreJob, state: ExploreState) -> list[Candidate]:
             tools=[],
             reference=draft["reference"],
             index=index,
+            rewords=_reworded(job, draft),
         )
         for index, draft in enumerate(state.get("drafts", []))
     ]
+
+
+def _reworded(job: ExploreJob, draft: DraftJson) -> str | None:
+    """The task that `strip` made the draft of, which keeps its reference."""
+    if (job.guide or Guide()).get("operator") != "strip":
+        return None
+    return next((task.id for task in job.tasks if task.reference == draft["reference"]), None)
 
 
 def validated(

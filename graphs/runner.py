@@ -1,7 +1,8 @@
 """Runs the graphs for many jobs: bounded concurrency, rows in job order, resumable, drained on a stop.
 
     explore_all   jobs       -> Exploration, its Trajectory and Steps, its Candidates   (one batch per exploration)
-    validate_all  candidates -> the adopted Task, Verdict, the try's Trajectory          (one batch per candidate)
+    validate_all  candidates -> the adopted Task, Verdict, the try's Trajectory          (one batch per candidate; the
+                  judges' Votes before that, as they come)
 
 All row ids come from content: what is written twice is one row. One failed exploration is an `infra` row; one
 candidate whose validation failed for our own faults is rejected with reason `infra`; neither stops the others.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -19,11 +21,13 @@ from typing import Any, TypeAlias, TypeVar
 from envs.protocols import Env, Report
 from graphs import explore, rows, validate
 from graphs.bench import Ended, Floor, Stop, bench, in_order
+from graphs.committee import Committee, Judges, Standing
 from graphs.known import Known
 from graphs.model import Budget, ModelFactory, in_short
+from graphs.recording import Recorder
 from graphs.resources import Resources, model_factory
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
-from graphs.state import DraftJson, ExploreJob, ExploreState, SignalView, ValidateState, derive_seed, shown
+from graphs.state import DraftJson, ExploreJob, ExploreState, Guide, SignalView, ValidateState, derive_seed, shown
 from store.errors import RowRefused, UsageError
 from store.rows import Candidate, Exploration, Row, Task, Verdict
 
@@ -106,7 +110,16 @@ def _explore_input(job: ExploreJob, seed: int) -> ExploreState:
     if job.signal:
         about, evidence = job.signal, [shown(one) for one in job.evidence]
         signal = SignalView(kind=about.kind, pattern=about.pattern, stats=about.stats, evidence=evidence)
-    return ExploreState(id=job.id, world=job.world, seed=job.seed(seed), signal=signal)
+    elif job.evidence:  # a structure stands for a signal
+        guide = job.guide or Guide()
+        stats, evidence = {"structure": guide.get("about")}, [shown(one) for one in job.evidence]
+        signal = SignalView(kind=guide.get("mode", ""), pattern=None, stats=stats, evidence=evidence)
+    state = ExploreState(id=job.id, world=job.world, seed=job.seed(seed), signal=signal)
+    if job.guide:
+        state["guide"] = job.guide
+    if job.tasks:
+        state["tasks"] = [DraftJson(user_turns=task.user_turns, reference=task.reference) for task in job.tasks]
+    return state
 
 
 async def validate_all(
@@ -123,18 +136,34 @@ async def validate_all(
     settings: ValidateSettings | None = None,
     calls: ModelSettings | None = None,
     factory: ModelFactory | None = None,
+    judges: Judges | None = None,
     stop: Stop | None = None,
     report: Report | None = None,
 ) -> list[Verdict]:
     """Decide the candidates; the verdicts, in candidate order.
 
     A candidate that repeats a task of `known`, or an earlier candidate that was adopted, is a duplicate; one that
-    repeats an item of `held_out` is rejected. Stops early as `explore_all` does.
+    repeats an item of `held_out` is rejected; one that execution accepts may be vetoed by `judges`. Stops early as
+    `explore_all` does.
     """
     source = rows.Source(env=env, model=model, seed=seed)
     calls = calls or ModelSettings()
+    known, held_out = list(known), list(held_out)
     queue = Known(env, known, held_out, [candidate.id for candidate in candidates])
     given = _resources(env, model, factory, calls, queue, ExploreSettings(), settings or ValidateSettings())
+    if judges and candidates:
+        court = Committee(
+            judges=judges,
+            env=env,
+            known=Known(env, known, held_out),
+            standing=Standing.of(known),
+            run=candidates[0].run,
+            t=t,
+            calls=calls,
+            budget=given.budget,
+            record=Recorder(append),
+        )
+        given = replace(given, committee=court)
     verdicts: list[Verdict] = []
     floor = Floor()
     async with bench(validate.builder, given, checkpoints, stop) as at:
@@ -160,6 +189,7 @@ def _validate_input(candidate: Candidate, seed: int) -> ValidateState:
         world=candidate.world,
         seed=_seed(candidate, seed),
         tools=candidate.tools,
+        rewords=candidate.rewords,
         draft=DraftJson(user_turns=candidate.user_turns, reference=candidate.reference),
     )
 

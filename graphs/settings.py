@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from store.rows import RefineRole
+
+REWARD_MODEL = "reward_model"
+"""What `judge.cheap` calls the model that is distilled from the committee's votes."""
 
 
 class ModelSettings(BaseModel):
@@ -41,9 +44,15 @@ class ExploreSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: Literal["signals", "random", "none"] = "signals"
-    """What sends the explorer into the environment in `evolve`: weaknesses; nothing in particular, as often as the
-    weaknesses would have; or it stays at home and D_0 is all there is."""
+    source: Literal["signals", "random", "adversarial", "none"] = "signals"
+    """What sends the explorer into the environment in `evolve`: weaknesses; nothing in particular, or what the policy
+    fails most, as often as the weaknesses would have; or it stays at home and D_0 is all there is."""
+    guidance: list[Literal["difficulty", "diversity", "examples"]] = []
+    """What it is told besides (docs/flywheel.md): the difficulty to reach, what D_t lacks, tasks that were admitted."""
+    margin: float = Field(default=1.0, ge=0)
+    """difficulty: how far above the mean of D_t, on the environment's own scale."""
+    harden: int = Field(default=0, ge=0)
+    """Attempts a round at making harder tasks of those that the policy has mastered."""
     per_signal: int = Field(default=2, ge=1)
     """Explorations of one signal."""
     steps: int | None = Field(default=None, ge=1, le=100)
@@ -69,6 +78,31 @@ class ValidateSettings(BaseModel):
     """Tasks that are harder, on the environment's own scale, stay out of D, seed tasks included; 0 = no limit."""
     growth: float = Field(default=0.2, ge=0.1, le=0.3)
     """Share of |D_t| that one round may add; the surplus stays pending."""
+
+
+class JudgeSettings(BaseModel):
+    """Who may veto what execution has accepted (docs/flywheel.md). Without `models` nobody does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    models: list[str] = []
+    """The committee, as `litellm:NAME` each; more votes for than against let a candidate pass, a tie does not."""
+    cheap: str = ""
+    """Asked first, to spare the committee: `litellm:NAME`, `reward_model`, or empty = nobody."""
+    min_score: float = Field(default=4.0, ge=1, le=5)
+    """Mean of a judge's four scores that its vote needs besides `adopt`."""
+
+    @model_validator(mode="after")
+    def _committee(self) -> JudgeSettings:
+        if self.cheap and not self.models:
+            raise ValueError("judge.cheap spares judge.models, which is empty; name at least one model there")
+        for field, specs in (("models", self.models), ("cheap", [self.cheap] if self.cheap else [])):
+            for spec in specs:
+                named = spec.startswith("litellm:") and spec != "litellm:"
+                if not named and (field, spec) != ("cheap", REWARD_MODEL):
+                    more = f" or `{REWARD_MODEL}`" if field == "cheap" else ""
+                    raise ValueError(f"judge.{field}: {spec!r} is no judge; write `litellm:NAME`{more}")
+        return self
 
 
 class RefineSettings(BaseModel):

@@ -13,8 +13,10 @@ from typing import Annotated, Any
 from langgraph.channels import DeltaChannel
 from typing_extensions import TypedDict  # pydantic, which draws the input forms of Studio, wants it below 3.12
 
-from store.rows import Json, Signal, content_id
+from store.rows import Json, Signal, Task, content_id
 
+DEFAULT_ENV = "text2sql"
+"""Of graphs that run alone, as in Studio."""
 RECURSION_LIMIT = 250
 """Supersteps of one graph; the budgets end it long before, LangGraph's own default is 10007."""
 
@@ -78,13 +80,14 @@ class Evidence(TypedDict):
 def shown(evidence: Evidence) -> Evidence:
     """The evidence as far as it fits a prompt: its last steps, long texts cut."""
     steps = [
-        StepView(action=_cut(step["action"]), observation=_cut(step["observation"]), failed=step["failed"])
+        StepView(action=shortened(step["action"]), observation=shortened(step["observation"]), failed=step["failed"])
         for step in evidence["steps"][-SHOWN_STEPS:]
     ]
     return Evidence(**{**evidence, "steps": steps})
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
+    """The text as far as a prompt has room for it."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]} ... ({len(text)} characters in all)"
 
 
@@ -92,11 +95,46 @@ class SignalView(TypedDict):
     """A signal, as an explorer sees it."""
 
     kind: str
-    """forgetting | boundary | rare"""
+    """forgetting | boundary | rare, or what stands for a signal: adversarial | focus"""
     pattern: list[str] | None
     """Action tokens, for `rare` only."""
     stats: Json
     evidence: list[Evidence]
+
+
+class Example(TypedDict):
+    """A task that was admitted, as an explorer is shown it."""
+
+    user_turns: list[str]
+    reference: Json
+    """None where the policy itself explores: it must never see one."""
+    difficulty: float
+
+
+class Lacking(TypedDict):
+    """What a set of tasks has least of, the rarest first."""
+
+    structures: list[str]
+    tokens: list[str]
+    """Action tokens."""
+
+
+class Guide(TypedDict, total=False):
+    """What an explorer is told besides its signal (docs/flywheel.md). A key that is absent is not asked for."""
+
+    mode: str
+    """`signal`, `unguided`, `adversarial`, `focus`, or `harden`."""
+    about: str
+    """adversarial, focus: the structure."""
+    difficulty: float
+    """To be reached."""
+    set_mean: float
+    lacking: Lacking
+    examples: list[Example]
+    operator: str
+    """harden: `compose`, `constrain` or `strip`."""
+    parents: list[str]
+    """harden: ids of the tasks that it began with."""
 
 
 class Facts(TypedDict, total=False):
@@ -104,6 +142,7 @@ class Facts(TypedDict, total=False):
 
     signal: SignalView | None
     context: Json | None
+    guide: Guide | None
     draft: DraftJson
     """Only where the validator tries a draft through the tools."""
 
@@ -151,6 +190,10 @@ class ExploreState(ActState, total=False):
     context: Json | None
     """The structured exploration context: {"where", "failure", "vary", ...}."""
     drafts: list[DraftJson]
+    guide: Guide | None
+    """None = nothing."""
+    tasks: list[DraftJson]
+    """harden: the tasks to begin with."""
 
 
 class ValidateState(ActState, total=False):
@@ -166,8 +209,42 @@ class ValidateState(ActState, total=False):
     repairs_left: int
     task: Json | None
     """The materialised Task row."""
+    rewords: str | None
+    """Id of the task whose twin it may be, since it asks for the same in other words."""
     problem: str | None
     """What the last node found wrong, as `word: explanation`; None = nothing."""
+    verdict: Json | None
+    """{"adopt", "reason", "detail"} once decided."""
+
+
+class VoteView(TypedDict):
+    """A judge's vote, as Studio shows it; the whole of it is a row."""
+
+    stage: str
+    model: str
+    adopt: bool | None
+    passes: bool
+    scores: Json
+    reason: str
+
+
+class JudgeState(TypedDict, total=False):
+    """One task before its judges."""
+
+    id: str
+    """Candidate."""
+    world: str
+    draft: DraftJson | None
+    """Read only where no task is given, as in Studio."""
+    task: Json | None
+    """The Task row that execution has accepted."""
+    rewords: str | None
+    """As of ValidateState."""
+    observed: str | None
+    """What the reference came back with, if it was seen."""
+    votes: list[VoteView]
+    problem: str | None
+    """Why it is rejected, as `word: explanation`; None = nothing so far."""
     verdict: Json | None
     """{"adopt", "reason", "detail"} once decided."""
 
@@ -218,18 +295,27 @@ class ExploreJob:
     """Counts up where the same was tried before in t and failed for our own faults."""
     signal: Signal | None = None
     evidence: list[Evidence] = field(default_factory=list)
-    """The flagged trajectories of the signal that the explorer is shown."""
+    """The flagged trajectories that the explorer is shown: the signal's, or the structure's of `guide`."""
+    guide: Guide | None = None
+    tasks: list[Task] = field(default_factory=list)
+    """harden: the tasks to begin with."""
 
     @property
     def id(self) -> str:
         again = [self.attempt] if self.attempt else []
-        about = self.signal.id if self.signal else "unguided"
+        about = self.signal.id if self.signal else self._about() or "unguided"
         return content_id("exploration", self.run, self.t, about, self.index, *again)
 
     def seed(self, base: int) -> int:
         """Depends on what is explored but not on the run's name: two runs of one seed explore alike."""
-        about = (self.signal.kind, self.signal.task_id, self.signal.pattern) if self.signal else None
+        about = (self.signal.kind, self.signal.task_id, self.signal.pattern) if self.signal else self._about()
         return derive_seed("explore", base, self.t, about, self.index, self.world)
+
+    def _about(self) -> Json:
+        """What stands in for a signal; None for an unguided exploration."""
+        guide = self.guide or Guide()
+        named = (guide.get("about"), guide.get("operator"), guide.get("parents"))
+        return [guide.get("mode"), *named] if any(named) else None
 
 
 def derive_seed(*parts: Json) -> int:

@@ -8,6 +8,7 @@
     repair    the agent rewrites wording or reference, within a budget; back to check
     replay    the reference is replayed twice in fresh sessions: right, and identical
     noop      doing nothing must not be right
+    judge     where there are judges: none of them vetoes it (graphs/judge.py)
     twins     nothing held out, no duplicate of a known task or of an earlier candidate
     decide    the verdict: adopted if no node found a problem
 
@@ -27,12 +28,13 @@ from langgraph.graph import END, START, StateGraph
 from envs.errors import InfraError, InvalidTask
 from envs.protocols import Draft, Outcome
 from envs.text import unfit_draft
+from graphs import judge as judging
 from graphs.acting import Actor, identity, place, spent_so_far
 from graphs.prompting import render
 from graphs.replies import read_finding, read_repair, read_tasks
 from graphs.resources import resources
 from graphs.sessions import SESSIONS
-from graphs.state import RECURSION_LIMIT, ActState, DraftJson, Facts, ValidateState
+from graphs.state import RECURSION_LIMIT, ActState, DraftJson, Facts, JudgeState, ValidateState
 from store.rows import Task
 
 REPLAYS = 2
@@ -166,10 +168,31 @@ async def _sound(playing: Awaitable[Outcome]) -> Outcome:
     return outcome
 
 
+async def judge(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    court = (await resources(config)).committee
+    given = JudgeState(
+        id=identity(state, config),
+        task=state.get("task"),
+        rewords=state.get("rewords"),
+        observed=_observed(state),
+        votes=[],
+        problem=None,
+    )
+    ended = await judging.graph.ainvoke(given, RunnableConfig(configurable={"committee": court}))
+    return ValidateState(problem=ended.get("problem"))
+
+
+def _observed(state: ValidateState) -> str | None:
+    """What the validator saw last that worked: by its prompt, the reference's answer."""
+    log = state.get("log", [])[state.get("base", 0) :]
+    return next((entry["observation"] for entry in reversed(log) if not entry["failed"]), None)
+
+
 async def twins(state: ValidateState, config: RunnableConfig) -> ValidateState:
     known = (await resources(config)).known
     await known.turn(identity(state, config))
-    return ValidateState(problem=known.problem(_task(state)))
+    task, parent = _task(state), state.get("rewords")
+    return ValidateState(problem=known.problem(task, rewords=parent))
 
 
 def _task(state: ValidateState) -> Task:
@@ -205,7 +228,13 @@ def from_replay(state: ValidateState) -> Literal["noop", "decide"]:
     return "decide" if state.get("problem") else "noop"
 
 
-def from_noop(state: ValidateState) -> Literal["twins", "decide"]:
+async def from_noop(state: ValidateState, config: RunnableConfig) -> Literal["judge", "twins", "decide"]:
+    if state.get("problem"):
+        return "decide"
+    return "judge" if (await resources(config)).committee else "twins"
+
+
+def from_judge(state: ValidateState) -> Literal["twins", "decide"]:
     return "decide" if state.get("problem") else "twins"
 
 
@@ -214,7 +243,7 @@ def _mend(state: ValidateState) -> Literal["repair", "decide"]:
 
 
 builder = StateGraph(ValidateState)
-for node in (abstract, check, attempt, tools, finding, repair, replay, noop, twins, decide):
+for node in (abstract, check, attempt, tools, finding, repair, replay, noop, judge, twins, decide):
     builder.add_node(node.__name__, node)
 builder.add_edge(START, "abstract")
 builder.add_conditional_edges("abstract", from_abstract)
@@ -225,6 +254,7 @@ builder.add_conditional_edges("finding", from_finding)
 builder.add_conditional_edges("repair", from_abstract)
 builder.add_conditional_edges("replay", from_replay)
 builder.add_conditional_edges("noop", from_noop)
+builder.add_conditional_edges("judge", from_judge)
 builder.add_edge("twins", "decide")
 builder.add_edge("decide", END)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from store import schema
 from store.errors import StoreError
-from store.rows import Metric, Refined, Remark
+from store.rows import Metric, Rating, Refined, Remark, Vote
 
 
 class Connection(Protocol):
@@ -45,11 +45,20 @@ def m004_redistributable(connection: Connection) -> None:
     connection.execute("ALTER TABLE task ALTER COLUMN redistributable SET NOT NULL")
 
 
+def m005_judging(connection: Connection) -> None:
+    """Votes of judges, ratings of people, and what an exploration was told besides its signal."""
+    connection.execute(schema.table_ddl(Vote))
+    connection.execute(schema.table_ddl(Rating))
+    connection.execute("ALTER TABLE exploration ADD COLUMN IF NOT EXISTS guide JSON")
+    connection.execute("ALTER TABLE candidate ADD COLUMN IF NOT EXISTS rewords VARCHAR")
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m001_tables,
     m002_optimiser_steps,
     m003_refining,
     m004_redistributable,
+    m005_judging,
 )
 
 

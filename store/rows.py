@@ -8,7 +8,9 @@
     Signal      a weakness found in training rollouts: forgetting, boundary, rare
     Exploration one run of the exploration agent, unguided or conditioned on a signal
     Candidate   a task-solution pair abstracted from one exploration
-    Verdict     what execution said of a candidate: the task it became, or why it was rejected
+    Vote        what one judge said of a candidate that execution had accepted
+    Verdict     what became of a candidate: the task, or why it was rejected
+    Rating      what a person said of a candidate
     Withdrawal  a task found defective later (its reference no longer replays)
     Metric      a figure of one optimiser step
     Score       a metric of one policy version on one held-out suite
@@ -40,6 +42,7 @@ Origin = Literal["seed", "explored", "refined", "outside"]
 Purpose = Literal["train", "eval", "validate", "explore"]
 OutcomeKind = Literal["scored", "infra", "invalid"]
 SignalKind = Literal["forgetting", "boundary", "rare"]
+JudgeStage = Literal["cheap", "strong"]
 RefineRole = Literal["positive", "critical", "advisor", "editor", "judge"]
 
 
@@ -246,6 +249,9 @@ class Exploration:
     cost: float
     """US dollars; 0 for local models."""
     seconds: float
+    guide: Json = None
+    """What it was told besides its signal: {"mode": .., "difficulty", "lacking", "examples", ...} (docs/flywheel.md);
+    None = nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,6 +268,38 @@ class Candidate:
     reference: Json
     index: int
     """Order within its exploration."""
+    rewords: str | None = None
+    """Id of the task that it asks for in other words, with the same reference; None for all others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vote:
+    KEY: ClassVar[tuple[str, ...]] = ("candidate_id", "stage", "judge")
+    candidate_id: str
+    run: str
+    t: int
+    stage: JudgeStage
+    judge: int
+    """Place in `judge.models`, 0-based; 0 for the cheap one."""
+    model: str
+    """Spec of the model, `reward_model` for the distilled one."""
+    adopt: bool | None
+    """What it said, None if that could not be read."""
+    passes: bool
+    """It said adopt and its mean score reaches the threshold: a vote for the candidate. All else is one against it."""
+    scores: Json
+    """{"validity", "difficulty_gain", "diversity", "realism"}, 1 to 5 each; of the reward model {"probability"}; None =
+    unreadable."""
+    reason: str
+    text: str
+    """What it wrote."""
+    shown: Json
+    """What it judged: {"world", "user_turns", "reference", "structure", "difficulty", "set_mean", "alike"}."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """US dollars."""
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -283,6 +321,21 @@ class Verdict:
     repairs: int
     """How often the validator rewrote wording or reference before the decision."""
     seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rating:
+    KEY: ClassVar[tuple[str, ...]] = ("candidate_id", "rater", "revision")
+    candidate_id: str
+    run: str
+    rater: str
+    revision: int
+    """Ratings of the candidate by the same person before this one; the last counts."""
+    adopt: bool
+    scores: Json
+    """As of a Vote, those that were given."""
+    comment: str
+    created_at: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -401,7 +454,9 @@ Row = (
     | Signal
     | Exploration
     | Candidate
+    | Vote
     | Verdict
+    | Rating
     | Withdrawal
     | Metric
     | Score
@@ -418,7 +473,9 @@ ROW_TYPES: tuple[type[Row], ...] = (
     Signal,
     Exploration,
     Candidate,
+    Vote,
     Verdict,
+    Rating,
     Withdrawal,
     Metric,
     Score,

@@ -166,6 +166,28 @@ VIEWS: dict[str, str] = {
         FROM (SELECT *, (scores ->> '$.old')::DOUBLE AS "old", (scores ->> '$.new')::DOUBLE AS "new"
               FROM remark WHERE role = 'judge')
         WHERE "old" IS NOT NULL AND "new" IS NOT NULL""",
+    "v_committee": """
+        -- A candidate that was judged: the votes of each stage, whether the strong judges disagreed, and the cost.
+        SELECT run, candidate_id, max(t) AS t,
+               bool_and(passes) FILTER (stage = 'cheap') AS cheap,
+               count(*) FILTER (stage = 'strong') AS votes,
+               count(*) FILTER (stage = 'strong' AND passes) AS "for",
+               count(*) FILTER (adopt IS NULL) AS unreadable,
+               "for" BETWEEN 1 AND votes - 1 AS split,
+               sum(prompt_tokens + completion_tokens)::BIGINT AS tokens, sum(cost) AS cost, sum(seconds) AS seconds
+        FROM vote GROUP BY run, candidate_id""",
+    "v_adversary": """
+        -- A valid task of adversarial exploration, how much of it the policy solved when it first met it, and whether
+        -- it counts: solved in 20 to 50 % of the rollouts. NULLs until then.
+        SELECT e.run, e.t, v.task_id, e.guide ->> '$.about' AS about, s.t AS played_t,
+               s.successes / s.rollouts AS solved, solved BETWEEN 0.2 AND 0.5 AS counts
+        FROM exploration e
+        JOIN candidate c ON c.exploration_id = e.id
+        JOIN verdict v ON v.candidate_id = c.id AND v.adopt
+        LEFT JOIN (SELECT * FROM v_task_score
+                   QUALIFY row_number() OVER (PARTITION BY run, task_id ORDER BY t) = 1) s
+               ON s.run = e.run AND s.task_id = v.task_id
+        WHERE e.guide ->> '$.mode' = 'adversarial'""",
 }
 """{name: SELECT}; a comment in each says what its rows are."""
 

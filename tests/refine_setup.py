@@ -11,7 +11,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from graphs.model import Budget
-from graphs.refining import Past, Recorder, no_past, refine_all
+from graphs.recording import Recorder
+from graphs.refining import Past, no_past, refine_all
 from graphs.settings import ModelSettings, RefineSettings
 from graphs.sitting import Panel, Said, Voice, place_of
 from store.instructions import Pair, Sample

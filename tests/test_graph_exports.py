@@ -42,8 +42,21 @@ def test_exports_have_no_checkpointer(name: str) -> None:
         ("explore", {"reflect", "context", "act", "tools", "collect"}),
         (
             "validate",
-            {"abstract", "check", "attempt", "tools", "finding", "repair", "replay", "noop", "twins", "decide"},
+            {
+                "abstract",
+                "check",
+                "attempt",
+                "tools",
+                "finding",
+                "repair",
+                "replay",
+                "noop",
+                "judge",
+                "twins",
+                "decide",
+            },
         ),
+        ("judge", {"check", "screen", "panel", "decide"}),
         ("refine", {"positions", "cross", "advise", "edit", "judge"}),
     ],
 )

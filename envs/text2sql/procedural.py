@@ -4,6 +4,8 @@
     next_call   looks at one or two tables, then tries queries: unguided ones spread over the grammar; with a signal
                 they keep the failed task's structure, or the rare pattern, at other tables and values, and every
                 third is one step harder
+                with a guide they aim at its difficulty and begin with what it calls lacking
+    harden      two tasks in one, one more condition, or fewer words (procedural_harden)
     abstract    the queries that answered become task-solution pairs
     repair      another wording, or another value where the result was of no use
 
@@ -19,6 +21,8 @@ from collections.abc import Iterator
 from envs.text2sql import sqltext
 from envs.text2sql.procedural_fill import fill
 from envs.text2sql.procedural_grammar import harder, holding, holds, skeleton
+from envs.text2sql.procedural_guide import aimed, lacking, near
+from envs.text2sql.procedural_harden import hardened
 from envs.text2sql.procedural_having import profile, thresholds
 from envs.text2sql.procedural_parse import parse
 from envs.text2sql.procedural_phrase import phrase
@@ -60,9 +64,12 @@ class ProceduralExplorer:
         """All queries of the log that answered, the best first; the caller takes as many as it wants."""
         scene, signal = read(view), view.get("signal") or {}
         answered = {seen.sql: seen for seen in scene.queries if seen.useful}
-        ranked = _ranked(list(answered.values()), signal)
+        ranked = _ranked(list(answered.values()), signal, view.get("guide") or {})
         known = [(seen.sql, understood(seen.sql, scene.tables)) for seen in ranked]
         return [{"user_turns": [phrase(query, scene.tables, rng)], "reference": sql} for sql, query in known if query]
+
+    def harden(self, view: Json, operator: str, tasks: list[Json], rng: random.Random) -> list[Json]:
+        return hardened(operator, tasks, read(view), rng)
 
     def repair(self, view: Json, draft: Json, problem: str, rng: random.Random) -> Json | None:
         scene = read(view)
@@ -126,11 +133,20 @@ def _compose(view: Json, scene: Scene, rng: random.Random) -> str | None:
     tried = {seen.sql for seen in scene.queries}
     shapes = set() if signal else {sqltext.structure(sql) for sql in tried}
     more = bool(signal) and len(tried) % HARDER_EACH == HARDER_EACH - 1
-    for query in _proposals(_skeletons(signal, rng), scene, rng, more=more):
+    guide = view.get("guide") or {}
+    for query in _proposals(_plans(signal, guide, rng, more=more), scene, rng, more=more):
         sql = render(query)
         if sql not in tried and sqltext.structure(sql) not in shapes:
             return sql
     return None
+
+
+def _plans(signal: Json, guide: Json, rng: random.Random, *, more: bool) -> list[Query]:
+    """Skeletons of the signal, or of what is lacking, grown to the difficulty asked for. Of a signal's only each third
+    is: the others keep its shape."""
+    wanted = [] if signal else lacking(guide, rng)[: TRIES // 2]
+    wanted += _skeletons(signal, rng)
+    return wanted if signal and not more else aimed(wanted, guide, rng)
 
 
 def _skeletons(signal: Json, rng: random.Random) -> list[Query]:
@@ -162,9 +178,10 @@ def _filled(plan: Query, scene: Scene, rng: random.Random) -> Query | None:
     return thresholds(plan, scene.queries, scene, rng) if plan.having else fill(plan, scene, rng)
 
 
-def _ranked(answers: list[Seen], signal: Json) -> list[Seen]:
-    """The best candidates first. With a signal: two of its kind, one harder, then the rest."""
-    sure = sorted(answers, key=lambda seen: not seen.robust)
+def _ranked(answers: list[Seen], signal: Json, guide: Json) -> list[Seen]:
+    """The best candidates first. With a signal: two of its kind, one harder, then the rest; else those that are as hard
+    as asked for."""
+    sure = sorted(answers, key=lambda seen: (0.0 if signal else near(seen.sql, guide), not seen.robust))
     alike = [seen for seen in sure if _alike(seen.sql, signal)] if signal else []
     others = sorted((seen for seen in sure if seen not in alike), key=lambda seen: -sqltext.difficulty(seen.sql))
     if not signal:
