@@ -104,6 +104,11 @@ def init(directory: str) -> None:
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds of the run in all. [default: the run's own, else 3]")
 @click.option("--resume", is_flag=True, help="Go on with the newest run (or --run) instead of starting one.")
 @click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
+@click.option(
+    "--on-drop",
+    type=click.Choice(["rollback", "pause", "continue"]),
+    help="When a held-out suite falls. [default: guard.on_drop]",
+)
 def evolve(**options: Any) -> None:
     """Run the whole loop, round after round.
 
@@ -133,6 +138,9 @@ def seed(resume: bool, **options: Any) -> None:
 @click.option("--resume", is_flag=True, help="Keep the finished part of an interrupted training.")
 @click.option("--follow", is_flag=True, help="Stay up and train on each new snapshot as it is frozen.")
 @click.option("--rounds", type=click.IntRange(min=1), help="With --follow: end after this many iterations in all.")
+@click.option(
+    "--from", "start", type=click.Choice(["base", "last"]), help="Version to train further. [default: train.start]"
+)
 @click.option("--sft", metavar="FILE", help="Fine-tune the base model on conversations (alpaca, sharegpt) instead.")
 @click.option("--out", metavar="DIR", help="With --sft: the model folder to write.")
 def train(sft: str | None, out: str | None, **options: Any) -> None:
@@ -177,6 +185,19 @@ def validate(**options: Any) -> None:
     from coevolve.commands import validate_command
 
     emit(options, *validate_command(**options))
+
+
+@main.command()
+@run_options()
+@click.argument("file", metavar="FILE")
+def inject(file: str, **options: Any) -> None:
+    """Propose the tasks of FILE, one JSON object a line.
+
+    They are validated like those of the explorer: next, `coevolve validate`.
+    """
+    from coevolve.commands import inject_command
+
+    emit(options, *inject_command(file=file, **options))
 
 
 @main.command("eval")

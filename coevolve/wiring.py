@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coevolve import embedding, outside
 from coevolve.config import Settings
 from coevolve.workspace import RunFolder, read_json
 from envs import registry
 from envs.protocols import Policy
+from evals.run import EvalSettings
 from evals.suites import suite
 from graphs.model import chat_model
 from store.errors import UsageError
@@ -24,11 +26,24 @@ REMOTE = ("litellm:", "vllm:")
 """Policies that have no weights here."""
 
 
+def resolved(settings: Settings) -> Settings:
+    """What a new run keeps: the embedding model that is installed, and of the default suites those that there are."""
+    settings, known = embedding.resolved(settings), registry.get(settings.env).suites()
+    default = EvalSettings().suites
+    if settings.eval.suites != default or not known.keys() & set(default):
+        return settings
+    suites = [name for name in default if name in known]
+    return settings.model_copy(update={"eval": settings.eval.model_copy(update={"suites": suites})})
+
+
 def check(settings: Settings, *, trained: bool) -> None:
     """UsageError if a spec names nothing that is there (environment, suites, policy, explorer) or lacks its API key."""
     env = registry.get(settings.env)
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
+    embedding.embedder(settings)
+    if settings.stop.inject:
+        outside.read(Path(settings.stop.inject), env)
     if env.action_format == "tool_calls" and not settings.train.collect.tools:
         raise UsageError(f"train.collect.tools = false: {env.name} is worked through tools; set it to true")
     for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):

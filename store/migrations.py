@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from store import schema
 from store.errors import StoreError
-from store.rows import Metric, Refined, Remark
+from store.rows import Decision, Figure, Metric, Refined, Remark
 
 
 class Connection(Protocol):
@@ -39,7 +39,19 @@ def m003_refining(connection: Connection) -> None:
     connection.execute(schema.table_ddl(Refined))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps, m003_refining)
+def m004_flywheel(connection: Connection) -> None:
+    """How a snapshot is sampled, the curves of a run, and what its guards decided."""
+    connection.execute("ALTER TABLE snapshot ADD COLUMN IF NOT EXISTS mix JSON")
+    connection.execute(schema.table_ddl(Figure))
+    connection.execute(schema.table_ddl(Decision))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    m001_tables,
+    m002_optimiser_steps,
+    m003_refining,
+    m004_flywheel,
+)
 
 
 def version(connection: Connection) -> int:

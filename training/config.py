@@ -130,6 +130,8 @@ class TrainSettings(BaseModel):
     """Fine-tune on the seed tasks before iteration 0; without it version 0 is the base model."""
     method: Literal["grpo", "sft"] = "grpo"
     """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
+    start: Literal["base", "last"] = "last"
+    """What the next version is trained from: the last one, or version 0 (the base model, with its warm start)."""
     weights: TrainedWeights = "lora"
     """What is trained, by the warm start too: an adapter on all linear layers, or all weights of the model."""
     accelerate: str = ""
