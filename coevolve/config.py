@@ -123,8 +123,8 @@ def load_settings(
 
 
 def _anchored(settings: Settings, root: Path) -> Settings:
-    """The folders of `hf:DIR` and `text2sql:DIR` and the files that settings name made absolute: they are named from the
-    workspace, wherever the command runs, and a run keeps what it was started with."""
+    """The folders of `hf:DIR` and `text2sql:DIR` and the files that settings name made absolute: they are named from
+    the workspace, wherever the command runs, and a run keeps what it was started with."""
     found = {"policy": settings.policy, "env": settings.env}
     for key, spec in found.items():
         kind, colon, folder = spec.partition(":")

@@ -12,8 +12,8 @@ from store.rows import Decision
 
 
 def evolve(loop: Loop, rounds: int, *, overlap: bool = False) -> Decision | None:
-    """Bring the run to `rounds` finished rounds, or to a stop, which is returned. CoevolveError if a phase fails, Paused
-    if the guard asks; what was committed stays."""
+    """Bring the run to `rounds` finished rounds, or to a stop, which is returned. CoevolveError if a phase fails,
+    Paused if the guard asks; what was committed stays."""
     once(loop, 0, "seed", phases.seed)  # D_0: seed tasks + validated tasks of unguided exploration
     ended = None
     with trainer(loop, rounds) as training:  # a process that takes up each new snapshot

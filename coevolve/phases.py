@@ -257,7 +257,8 @@ def snapshot(loop: Loop, t: int) -> Counts:
 def restore(loop: Loop, t: int) -> Counts:
     """D_{t+1} after a rollback: the snapshot that the best version was trained on. What came since is quarantined."""
     decision = guard.decided(loop.store, loop.run.id, t)
-    assert decision is not None and decision.version is not None
+    assert decision is not None
+    assert decision.version is not None
     _, members = load(loop.run.snapshots, str(t))
     _, good = load(loop.run.snapshots, str(guard.source(decision.version)))
     ids = {task.id for task in good}

@@ -64,12 +64,6 @@ def breaking(loop: Loop, t: int) -> str:
     return rows[0].action if rows else ""
 
 
-def stopped(loop: Loop) -> Decision | None:
-    """The run's last stop, if nothing came after it."""
-    rows = loop.store.rows(Decision, "run = ? and action = 'stop'", [loop.run.id], order="t desc, decided_at desc")
-    return rows[0] if rows and not loop.finished(rows[0].t, "snapshot") else None
-
-
 def _row(loop: Loop, t: int, rule: str, action: str, reason: str, figures: Json) -> Decision:
     return Decision(
         run=loop.run.id,
@@ -148,14 +142,16 @@ def _saturation(loop: Loop, t: int, gain: Estimate) -> Found | None:
     """D_t beside D_{t - rounds}, where tasks were added in between."""
     settings = loop.settings.stop
     now, before = _figures(loop, t), _figures(loop, t - settings.rounds)
-    curves = [name for name in ("difficulty", "diversity/spread", "diversity/ngrams") if name in now and name in before]
+    names: list[str] = ["difficulty", "diversity/spread", "diversity/ngrams"]
+    curves = [name for name in names if name in now and name in before]
     if gain.low > 0 or now.get("tasks", 0) <= before.get("tasks", math.inf) or "difficulty" not in curves:
         return None
     growth = {name: 100 * (now[name] / before[name] - 1) if before[name] else 0.0 for name in curves}
     if max(growth.values()) >= settings.saturation:
         return None
     said = ", ".join(f"{name} {percent:+.1f} %" for name, percent in growth.items())
-    return "saturation", f"D has saturated over {settings.rounds} rounds: {said}", {**growth, "gain": _estimate(gain)}
+    figures: dict[str, Json] = {**growth, "gain": _estimate(gain)}
+    return "saturation", f"D has saturated over {settings.rounds} rounds: {said}", figures
 
 
 def _plateau(loop: Loop, gain: Estimate) -> Found | None:

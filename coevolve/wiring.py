@@ -54,6 +54,10 @@ def check(settings: Settings, *, trained: bool) -> None:
     if trained or trainable(settings.policy):
         model_folder(settings)
         chosen(settings.train.report_to)
+        if settings.train.sft.qlora:
+            from training.model import require_four_bit
+
+            require_four_bit()
     elif settings.policy.startswith("litellm:"):
         chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
     chat_model(settings.explorer, settings.model, env=env.name, seed=settings.seed)

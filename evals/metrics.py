@@ -50,7 +50,8 @@ def _bootstrap(values: Sequence[float], level: float = 0.95) -> tuple[float, flo
 
 def paired_gain(before: Sequence[float], after: Sequence[float], *, level: float = 0.95) -> Estimate:
     """Mean difference `after - before` of the same items, in [-1, 1], with the interval of a seeded percentile
-    bootstrap over items. Each bound of `level` = 0.9 is a one-sided 95 % bound. ValueError unless both have the same number of items, at least one."""
+    bootstrap over items; each bound of `level` = 0.9 is a one-sided 95 % bound. ValueError unless both have the same
+    number of items, at least one."""
     differences = [b - a for a, b in zip(before, after, strict=True)]
     if not differences:
         raise ValueError("no values")

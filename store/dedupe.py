@@ -37,7 +37,7 @@ class DedupeSettings(BaseModel):
     semantic: float = Field(default=0.6, gt=0, le=1)
     """Cosine of two questions' embeddings from which on, if their outcomes are the same too, they are one."""
     embedder: Literal["auto", "wordllama", "none"] = "auto"
-    """Model of the semantic stage; `auto` = wordllama if it is installed, else none. A run keeps what it started with."""
+    """Model of the semantic stage; `auto` = wordllama if it is installed, else none. A run keeps its first one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

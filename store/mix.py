@@ -22,7 +22,7 @@ from store.rows import Json, SignalKind, Task
 CREDIBLE = 0.8
 """A rate is out of the band where so much of its posterior is on one side of it."""
 LEAST = 0.1
-"""Weight of a task far out of the band: it is looked at again now and then, for what is forgotten shows no otherwise."""
+"""Weight of a task far out of the band: it is looked at now and then, for what is forgotten shows no otherwise."""
 
 
 class MixSettings(BaseModel):
@@ -160,7 +160,7 @@ def _parts(tasks: Sequence[Task], born: dict[str, int], kinds: dict[str, str], t
     any_seed = any(task.origin == "seed" for task in tasks)
 
     def part(task: Task) -> str:
-        if task.origin == "seed" or not any_seed and born.get(task.id, t) == 0:
+        if task.origin == "seed" or (not any_seed and born.get(task.id, t) == 0):
             return "seed"
         return "outside" if task.origin == "outside" else kinds.get(task.id, "unguided")
 
