@@ -132,7 +132,8 @@ def _decide(loop: Loop, t: int, earlier: Decision | None) -> Decision:
 
 
 def _gains(loop: Loop, before: int, after: int) -> dict[str, Any]:
-    found = {name: gain(loop, before, after, name) for name in loop.settings.eval.suites}
+    with loop.store.reading():  # one opening of the index for all questions
+        found = {name: gain(loop, before, after, name) for name in loop.settings.eval.suites}
     return {
         name: {"n": one.n, "mean": one.value, "low": one.low, "high": one.high}
         for name, one in found.items()

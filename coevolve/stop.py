@@ -43,7 +43,8 @@ def due(loop: Loop, t: int, rounds: int) -> Decision | None:
     rows = loop.store.rows(Decision, "run = ? and t = ? and rule <> ?", [loop.run.id, t, guard.RULE])
     if rows:
         return next((row for row in rows if row.action == "stop" and rounds <= row.figures["rounds"]), None)
-    found = _found(loop, t)
+    with loop.store.reading():  # one opening of the index for all questions
+        found = _found(loop, t)
     if found is None:
         return None
     rule, reason, figures = found

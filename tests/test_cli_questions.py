@@ -137,14 +137,15 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
     assert flags(main) == {
         "init": [],
         "seed": ["--json", "--resume", "--run", "--set", "--workspace"],
-        "evolve": ["--json", "--overlap", "--resume", "--rounds", "--run", "--set", "--workspace"],
+        "evolve": ["--json", "--on-drop", "--overlap", "--resume", "--rounds", "--run", "--set", "--workspace"],
         "train": [
-            *["--follow", "--json", "--out", "--resume", "--rounds", "--run", "--set", "--sft", "--snapshot"],
+            *["--follow", "--from", "--json", "--out", "--resume", "--rounds", "--run", "--set", "--sft", "--snapshot"],
             "--workspace",
         ],
         "signals": ["--json", "--run", "--set", "--workspace"],
         "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
         "validate": ["--json", "--run", "--set", "--workspace"],
+        "inject": ["--json", "--run", "--set", "--workspace"],
         "eval": ["--json", "--limit", "--policy-version", "--run", "--set", "--suite", "--workspace"],
         "serve": ["--json", "--policy-version", "--port", "--run", "--set", "--workspace"],
         "refine": [
@@ -169,7 +170,7 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
     listed = lines[lines.index("Commands:") + 1 :]
     assert [line for line in listed if line.endswith("...")] == []
     names = [line.split()[0] for line in listed]
-    workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "eval", "serve"]
+    workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "inject", "eval", "serve"]
     assert names == [*workflow, "refine", "refined", "status", "why", "sql", "doctor", "db", "env"]
 
 
