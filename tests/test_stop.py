@@ -70,7 +70,7 @@ def test_a_budget_that_is_spent_stops(tmp_path: Path, name: str, limit: float) -
     assert row is not None
     assert (row.rule, row.figures["limit"]) == (name, limit)
     assert row.figures["spent"] >= limit
-    assert stop.due(make_loop(tmp_path / "other", f"stop.{name}={limit * 1e6}"), 0, 9) is None
+    assert stop.due(make_loop(tmp_path / "other", f"stop.{name}={limit * 10**6}"), 0, 9) is None
 
 
 @pytest.mark.parametrize("name", ["seconds", "tokens", "dollars", "dollars_per_point"])
