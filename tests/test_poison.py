@@ -34,6 +34,7 @@ env = "text2sql:{data}"
 unguided = 0
 [train]
 method = "sft"
+weights = "full"
 [train.model]
 threads = 1
 dtype = "float32"
@@ -41,9 +42,10 @@ dtype = "float32"
 rollouts = 2
 max_tokens = 4
 [train.sft]
-lr = 2e-2
-warm_epochs = 6
-epochs = 6
+lr = 5e-3
+batch = 4
+warm_epochs = 10
+epochs = 4
 [explore]
 source = "none"
 [dedupe]
