@@ -44,8 +44,8 @@ def twins(data: dict[str, list[Item]]) -> list[str]:
     found = []
     for name, items in data.items():
         for item in items:
-            statement = item.question if item.kind else canonical(item.sql)
-            for key in ((item.world, item.question.lower()), (item.world, statement)):
+            keys = [(item.world, item.question.lower()), *([] if item.kind else [(item.world, canonical(item.sql))])]
+            for key in keys:
                 if key in seen:
                     found.append(f"{name}: {item.question!r} repeats {seen[key]}")
                 seen[key] = f"{name}: {item.question!r}"
