@@ -41,7 +41,7 @@ def mutants(sql: str) -> Iterator[str]:
         yield copy.sql(dialect="sqlite")
 
 
-@pytest.mark.parametrize("name", ["seed", "gold", "test", "shifted", "robust"])
+@pytest.mark.parametrize("name", ["seed", "gold", "test", "shifted"])
 def test_no_answer_with_a_clause_dropped_or_exchanged_is_right(name: str) -> None:
     tried, right = 0, []
     for item in build.files()[name]:
