@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from coevolve.config import Settings
 from store.dedupe import Embed
@@ -38,7 +40,7 @@ def _wordllama() -> Embed:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
-        import wordllama
+        wordllama: Any = import_module("wordllama")
     except ImportError as error:
         raise UsageError(f"dedupe.embedder = 'wordllama': {error}; {INSTALL}") from error
     finally:  # importing it turns all logging on

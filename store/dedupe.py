@@ -104,7 +104,7 @@ class _Vectors:
 
         if self.rows is None or self.count == len(self.rows):
             grown = numpy.zeros((max(64, 2 * self.count), len(vector)), dtype="float32")
-            if self.count:
+            if self.rows is not None:
                 grown[: self.count] = self.rows[: self.count]
             self.rows = grown
         self.rows[self.count] = vector
