@@ -126,6 +126,11 @@ def init(directory: str) -> None:
 @env_option
 @click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
 @explorer_option
+@click.option(
+    "--on-drop",
+    type=click.Choice(["rollback", "pause", "continue"]),
+    help="When a held-out suite falls. [default: guard.on_drop]",
+)
 def evolve(**options: Any) -> None:
     """Run the whole loop, round after round.
 
@@ -157,6 +162,9 @@ def seed(resume: bool, **options: Any) -> None:
 @click.option("--resume", is_flag=True, help="Keep the finished part of an interrupted training.")
 @click.option("--follow", is_flag=True, help="Stay up and train on each new snapshot as it is frozen.")
 @click.option("--rounds", type=click.IntRange(min=1), help="With --follow: end after this many iterations in all.")
+@click.option(
+    "--from", "start", type=click.Choice(["base", "last"]), help="Version to train further. [default: train.start]"
+)
 @click.option("--sft", metavar="FILE", help="Fine-tune the base model on conversations (alpaca, sharegpt) instead.")
 @click.option("--out", metavar="DIR", help="With --sft: the model folder to write.")
 def train(sft: str | None, out: str | None, **options: Any) -> None:
@@ -220,6 +228,19 @@ def review(**options: Any) -> None:
     from coevolve.review import review_command
 
     emit(options, *review_command(**options))
+
+
+@main.command()
+@run_options()
+@click.argument("file", metavar="FILE")
+def inject(file: str, **options: Any) -> None:
+    """Propose the tasks of FILE, one JSON object a line.
+
+    They are validated like those of the explorer: next, `coevolve validate`.
+    """
+    from coevolve.commands import inject_command
+
+    emit(options, *inject_command(file=file, **options))
 
 
 @main.command("eval")

@@ -34,7 +34,7 @@ FIXED = ("seed", "env", "policy")
 
 def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int, *, overlap: bool = False) -> RunFolder:
     """A new run with settings resolved from config.toml, environment and --set; all that can be checked is checked."""
-    settings = load_settings(workspace.config, overrides)
+    settings = wiring.resolved(load_settings(workspace.config, overrides))
     wiring.check(settings, trained=planned > 0)
     earlier = guide.unfinished(workspace)
     created = time.time()
@@ -138,8 +138,11 @@ def evolve_command(
     resume: bool,
     overlap: bool,
     env: str | None,
+    on_drop: str | None,
     **_: Any,
 ) -> Result:
+    if on_drop:
+        overrides = (*overrides, f"guard.on_drop={on_drop}")
     place = Workspace.find(workspace)
     overrides = _with_env(env, overrides, resume=resume)
     if resume:
@@ -158,10 +161,13 @@ def evolve_command(
             run.update(rounds=wanted)
         before = len(place.store.rows(Phase, "run = ?", [run.id]))
         told = replace(loop, begin=lambda t, phase: guide.begin(run, t, phase))
-        evolve(told, wanted, overlap=run.manifest.get("overlap", False))
+        ended = evolve(told, wanted, overlap=run.manifest.get("overlap", False))
         idle = len(place.store.rows(Phase, "run = ?", [run.id])) == before
     data, shown = round_report(place, run)
     said = [f"run {run.id} had finished its rounds before ({wanted}): nothing was left to do\n"] if idle else []
+    if ended:
+        data["stopped"] = {"round": ended.t + 1, "rule": ended.rule, "reason": ended.reason, "figures": ended.figures}
+        said.append(f"run {run.id} stopped after round {ended.t + 1} ({ended.rule}): {ended.reason}\n")
     return data, [*said, *shown, guide.evolved(loop, data["rounds"])]
 
 
@@ -187,9 +193,13 @@ def train_command(
     resume: bool,
     follow: bool,
     rounds: int | None,
+    start: str | None,
     **_: Any,
 ) -> Result:
     from coevolve import launch, train
+
+    if start:
+        overrides = (*overrides, f"train.start={start}")
 
     if launch.is_helper():
         launch.help_rank_0()
@@ -287,6 +297,23 @@ def validate_command(*, workspace: str | None, run_id: str | None, overrides: tu
         once(loop, t, "snapshot", phases.snapshot)
     counts = {"decided": decided, **phase_counts(place, run, t, "snapshot")}
     return counts, guide.validated(loop, t, counts, frozen_before=frozen_before)
+
+
+def inject_command(
+    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], file: str, **_: Any
+) -> Result:
+    from coevolve.outside import inject
+
+    place = Workspace.find(workspace)
+    run = place.run(run_id)
+    with opened(place, run, overrides, LOOP) as loop:
+        t = newest_trained(loop)
+        count = inject(loop, file, t)
+    counts = {"run": run.id, "t": t, "candidates": count}
+    return (
+        counts,
+        f"run {run.id}: {count} tasks of {file} wait for a verdict; next: coevolve validate{guide.on(place, run)}",
+    )
 
 
 def eval_command(

@@ -13,14 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from envs.registry import takes_folder
 from evals.run import EvalSettings
 from graphs.settings import ExploreSettings, JudgeSettings, ModelSettings, RefineSettings, ValidateSettings
+from store.dedupe import DedupeSettings
 from store.errors import UsageError
+from store.mix import MixSettings
 from store.signals import SignalSettings
 from training.config import CUT_OFFS, TrainSettings
 
@@ -44,6 +46,36 @@ class SeedSetSettings(BaseModel):
         return self
 
 
+class GuardSettings(BaseModel):
+    """What happens when a held-out suite falls (coevolve/guard.py)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    on_drop: Literal["rollback", "pause", "continue"] = "rollback"
+
+
+class StopSettings(BaseModel):
+    """When a run ends before its rounds are done (coevolve/stop.py). Looked at after each round."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rounds: int = Field(default=3, ge=2)
+    """Rounds that plateau, saturation, overfitting and cost look back over."""
+    gain: float = Field(default=0.5, ge=0)
+    """Points of the first suite; a plateau gains fewer on average over the rounds, and its interval contains 0."""
+    saturation: float = Field(default=1.0, ge=0)
+    """Per cent; D is saturated when neither difficulty nor diversity has grown by so much over the rounds."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Of all phases together; None = no limit, as for the next three."""
+    tokens: int | None = Field(default=None, gt=0)
+    """Of all rollouts, explorations and validations."""
+    dollars: float | None = Field(default=None, gt=0)
+    dollars_per_point: float | None = Field(default=None, gt=0)
+    """Most that a point of the first suite may cost over the rounds."""
+    inject: str = ""
+    """File of outside tasks, named from the workspace, that are tried when the run stagnates; empty = none."""
+
+
 class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,7 +94,11 @@ class Settings(BaseModel):
     explore: ExploreSettings = ExploreSettings()
     validate_: ValidateSettings = Field(default=ValidateSettings(), alias="validate")
     judge: JudgeSettings = JudgeSettings()
+    dedupe: DedupeSettings = DedupeSettings()
+    mix: MixSettings = MixSettings()
     eval: EvalSettings = EvalSettings()
+    guard: GuardSettings = GuardSettings()
+    stop: StopSettings = StopSettings()
     refine: RefineSettings = RefineSettings()
     """Of `coevolve refine`; no run reads it."""
 
@@ -104,13 +140,16 @@ def load_settings(
 
 
 def _anchored(settings: Settings, root: Path) -> Settings:
-    """The folders of `hf:DIR` and `text2sql:DIR` and accelerate's file made absolute: they are named from the
-    workspace, wherever the command runs, and a run keeps what it was started with."""
+    """The folders of `hf:DIR` and `text2sql:DIR` and the files that settings name made absolute: they are named from
+    the workspace, wherever the command runs, and a run keeps what it was started with."""
     found = {"policy": settings.policy, "env": settings.env}
     for key, spec in found.items():
         kind, colon, folder = spec.partition(":")
         if colon and folder and (kind not in ("litellm", "vllm") if key == "policy" else takes_folder(kind)):
             found[key] = f"{kind}:{(root / Path(folder).expanduser()).resolve()}"
+    if settings.stop.inject:
+        file = str((root / Path(settings.stop.inject).expanduser()).resolve())
+        settings = settings.model_copy(update={"stop": settings.stop.model_copy(update={"inject": file})})
     if settings.train.accelerate:
         file = str((root / Path(settings.train.accelerate).expanduser()).resolve())
         return settings.model_copy(update=found | {"train": settings.train.model_copy(update={"accelerate": file})})

@@ -61,6 +61,12 @@ def admit(waiting: Sequence[tuple[str, Task]], room: int) -> list[Task]:
     return [task for task in chain.from_iterable(turns) if task is not None][:room]
 
 
+def novel_first(waiting: Sequence[tuple[str, Task]], members: Iterable[Task]) -> list[tuple[str, Task]]:
+    """Tasks of structures that D has none of before the others, else in the order that they had."""
+    known = {task.structure for task in members}
+    return sorted(waiting, key=lambda entry: entry[1].structure in known)
+
+
 def room(size: int, growth: float) -> int:
     """How many tasks a round may admit: `growth` of |D_t|, at least one."""
     return max(1, int(growth * size))

@@ -11,24 +11,18 @@ from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
 
-from coevolve import evidence, growth, guidance, judging, wiring
+from coevolve import curves, evidence, growth, guard, guidance, judging, outside, stop, wiring
+from coevolve.embedding import embedder
 from coevolve.loop import Loop, spawn
 from evals.suites import label
 from graphs.known import Known
 from graphs.runner import explore_all, validate_all
 from graphs.state import ExploreJob
 from store import signals as weaknesses
+from store.dedupe import Index
 from store.errors import CoevolveError, UsageError
-from store.rows import (
-    Exploration,
-    Phase,
-    Score,
-    Signal,
-    Task,
-    Trajectory,
-    Verdict,
-    Withdrawal,
-)
+from store.mix import mix
+from store.rows import Exploration, Phase, Score, Signal, Snapshot, Task, Trajectory, Verdict, Withdrawal
 from store.snapshot import freeze, load
 
 log = logging.getLogger(__name__)
@@ -59,7 +53,7 @@ def seed(loop: Loop, t: int) -> Counts:
         raise UsageError(
             "seed_set: D_0 is empty; ask for seed tasks (seed_set.seeds) or unguided ones (seed_set.unguided)"
         )
-    loop.store.append([freeze(loop.run.snapshots, loop.run.id, 0, tasks)])
+    _freeze(loop, 0, tasks)
     waiting = growth.pending(loop.store, loop.run.id, (task.id for task in tasks))
     return {"seeds": len(seeds), "unguided": len(found), "pending": len(waiting), "held_out": len(left_out)}
 
@@ -134,6 +128,8 @@ def explore(loop: Loop, t: int) -> Counts:
     source = loop.settings.explore.source
     if source == "none":
         return {"signals": 0}
+    if stop.breaking(loop, t) == "novelty":
+        source = "random"
     found = weaknesses.due(loop.store, loop.run.id, t, loop.settings.signals)
     chosen = weaknesses.pick(found, loop.settings.signals.per_round)
     tasks, count = _guiding(loop, t), len(chosen) * loop.settings.explore.per_signal
@@ -249,6 +245,8 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
     run = loop.run.id
     candidates = growth.undecided(loop.store, run)
     adopted = loop.store.rows(Task, "id in (select task_id from verdict where run = ? and adopt)", [run])
+    rows = loop.store.rows(Exploration, "run = ? and model = ?", [run, outside.MODEL])
+    injected = {row.id for row in rows}
     verdicts = asyncio.run(
         validate_all(
             candidates,
@@ -262,6 +260,8 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
             known=[*seed_tasks(loop), *adopted],
             held_out=_held_out(loop),
             judges=judging.judges(loop.settings, loop.store, run),
+            alike=Index(loop.settings.dedupe, embedder(loop.settings)),
+            origins={row.id: "outside" for row in candidates if row.exploration_id in injected},
             append=loop.store.append,
             checkpoints=loop.run.graphs,
             stop=loop.stop,
@@ -280,14 +280,52 @@ def snapshot(loop: Loop, t: int) -> Counts:
     waiting = growth.pending(loop.store, loop.run.id, (task.id for task in members))
     at_home = loop.settings.explore.source == "none"
     room = 0 if at_home else growth.room(len(members), loop.settings.validate_.growth)
+    breaker = stop.breaking(loop, t)
+    if breaker == "novelty":
+        waiting = growth.novel_first(waiting, members)
     admitted = growth.admit(waiting, room)
-    loop.store.append([freeze(loop.run.snapshots, loop.run.id, t + 1, kept + admitted)])
+    _freeze(loop, t + 1, kept + admitted, revisit=breaker == "revisit")
     return {
         "tasks": len(kept) + len(admitted),
         "admitted": len(admitted),
         "pending": len(waiting) - len(admitted),
         "withdrawn": len(members) - len(kept),
     }
+
+
+def restore(loop: Loop, t: int) -> Counts:
+    """D_{t+1} after a rollback: the snapshot that the best version was trained on. What came since is quarantined."""
+    decision = guard.decided(loop.store, loop.run.id, t)
+    assert decision is not None
+    assert decision.version is not None
+    _, members = load(loop.run.snapshots, str(t))
+    _, good = load(loop.run.snapshots, str(guard.source(decision.version)))
+    ids = {task.id for task in good}
+    came = [task for task in members if task.id not in ids]
+    why = f"quarantined after round {t + 1}: {decision.reason}"
+    loop.store.append(Withdrawal(run=loop.run.id, task_id=task.id, t=t, reason=why) for task in came)
+    loop.store.ingest()
+    withdrawn = {row.task_id for row in loop.store.rows(Withdrawal, "run = ?", [loop.run.id])}
+    kept = [task for task in good if task.id not in withdrawn]
+    _freeze(loop, t + 1, kept)
+    waiting = growth.pending(loop.store, loop.run.id, (task.id for task in kept))
+    return {
+        "tasks": len(kept),
+        "admitted": 0,
+        "pending": len(waiting),
+        "withdrawn": len(came),
+        "restored": decision.version,
+    }
+
+
+def _freeze(loop: Loop, t: int, tasks: list[Task], *, revisit: bool = False) -> Snapshot:
+    """D_t, how it is sampled, and the figures of the round that made it."""
+    settings = loop.settings
+    stated = mix(loop.store, loop.run.id, t, tasks, settings.mix, growth=settings.validate_.growth, revisit=revisit)
+    frozen = freeze(loop.run.snapshots, loop.run.id, t, tasks, stated)
+    figures = curves.of_round(loop.store, loop.run.id, t, tasks, embedder(settings))
+    loop.store.append([frozen, *figures])
+    return frozen
 
 
 def final_report(loop: Loop) -> None:
@@ -324,7 +362,8 @@ def best_version(loop: Loop) -> int | None:
     """The version with the highest accuracy on the first suite, the oldest of equals; None before any evaluation."""
     where = "run = ? and suite = ? and slice = 'all' and metric = 'accuracy'"
     rows = loop.store.rows(Score, where, [loop.run.id, kept(loop)], order="value desc, t")
-    return rows[0].t if rows else None
+    lost = guard.given_up(loop.store, loop.run.id)
+    return next((row.t for row in rows if row.t not in lost), None)
 
 
 def kept(loop: Loop, name: str | None = None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from coevolve import wiring
+from coevolve import guard, wiring
 from coevolve.loop import Loop, once, stoppable
 from store.errors import UsageError
 from store.rows import Metric, Phase, Snapshot, Trajectory
@@ -27,15 +27,6 @@ class Kept:
     engines: Engines
     """What samples the rollouts."""
     trackers: Trackers
-
-
-RATES = """
-    select task_id, arg_max(score, t) from (
-        select task_id, t, avg(score) as score from v_rollout
-        where run = ? and t < ? group by all
-    ) group by task_id
-"""
-"""Each task's mean score in the last iteration that sampled it."""
 
 
 @contextmanager
@@ -108,6 +99,7 @@ def _await_snapshot(loop: Loop, t: int) -> None:
 
 
 def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
+    from training.checkpoint import required
     from training.groups import Ledger
     from training.train import TrainJob, train
 
@@ -121,10 +113,15 @@ def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
         snapshot=loop.run.snapshots / f"{t}-{snapshot.id}",
         checkpoints=loop.run.checkpoints,
         settings=loop.settings.train,
-        rates=dict(loop.store.query(RATES, [run, t])),
+        version=guard.standing(loop.store, run, t),
     )
+    # A version that was gone back to has seen fewer optimiser steps than the run: its figures go on after the last.
+    before = "select coalesce(max(step), 0) from metric where run = ? and t < ?"
+    [(last,)] = loop.store.query(before, [run, t])
+    ahead = max(0, last - required(loop.run.checkpoints, job.standing).steps) if job.standing != t else 0
 
     def record(step: int, figures: Mapping[str, float]) -> None:
+        step += ahead
         rows = [Metric(run=run, t=t, step=step, name=name, value=float(value)) for name, value in figures.items()]
         loop.store.append(rows)
         kept.trackers.record(step, figures)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coevolve import embedding, outside
 from coevolve.config import Settings
 from coevolve.workspace import MANIFEST, RunFolder, read_json
 from envs import registry
 from envs.protocols import Env, Policy
+from evals.run import EvalSettings
 from evals.suites import suite
 from graphs.committee import named
 from graphs.model import ModelFactory, chat_model
@@ -30,12 +32,25 @@ REMOTE = ("litellm:", "vllm:")
 """Policies that have no weights here."""
 
 
+def resolved(settings: Settings) -> Settings:
+    """What a new run keeps: the embedding model that is installed, and of the default suites those that there are."""
+    settings, known = embedding.resolved(settings), registry.get(settings.env).suites()
+    default = EvalSettings().suites
+    if settings.eval.suites != default or not known.keys() & set(default):
+        return settings
+    suites = [name for name in default if name in known]
+    return settings.model_copy(update={"eval": settings.eval.model_copy(update={"suites": suites})})
+
+
 def check(settings: Settings, *, trained: bool) -> None:
     """UsageError if a spec names nothing that is there (environment, suites, policy, explorer) or lacks its API key."""
     env = registry.get(settings.env)
     for name in (*settings.eval.suites, *([settings.eval.final] if settings.eval.final else [])):
         suite(env, name)
     check_tools(env, settings)
+    embedding.embedder(settings)
+    if settings.stop.inject:
+        outside.read(Path(settings.stop.inject), env)
     for key, spec in (("policy", settings.policy), ("explorer", settings.explorer)):
         if spec == "litellm:":
             raise UsageError(f"{key}: {spec!r} names no model; write for example `litellm:openai/gpt-4o-mini`")
@@ -44,6 +59,10 @@ def check(settings: Settings, *, trained: bool) -> None:
     if trained or trainable(settings.policy):
         model_folder(settings)
         chosen(settings.train.report_to)
+        if settings.train.sft.qlora:
+            from training.model import require_four_bit
+
+            require_four_bit()
     elif settings.policy.startswith("litellm:"):
         chat_model(settings.policy, settings.model, env=env.name, seed=settings.seed, role="policy")
     if settings.explorer != POLICY:

@@ -40,18 +40,20 @@ def _wilson(p: float, n: int) -> tuple[float, float]:
     return 0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half  # exact where rounding is not
 
 
-def _bootstrap(values: Sequence[float]) -> tuple[float, float]:
+def _bootstrap(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
     rng = random.Random(0)
     n = len(values)
     means = sorted(math.fsum(rng.choices(values, k=n)) / n for _ in range(RESAMPLES))
-    return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
+    tail = (1 - level) / 2
+    return means[round(tail * RESAMPLES)], means[round((1 - tail) * RESAMPLES) - 1]
 
 
-def paired_gain(before: Sequence[float], after: Sequence[float]) -> Estimate:
-    """Mean difference `after - before` of the same items, in [-1, 1], with the 95 % interval of a seeded percentile
-    bootstrap over items. ValueError unless both have the same number of items, at least one."""
+def paired_gain(before: Sequence[float], after: Sequence[float], *, level: float = 0.95) -> Estimate:
+    """Mean difference `after - before` of the same items, in [-1, 1], with the interval of a seeded percentile
+    bootstrap over items; each bound of `level` = 0.9 is a one-sided 95 % bound. ValueError unless both have the same
+    number of items, at least one."""
     differences = [b - a for a, b in zip(before, after, strict=True)]
     if not differences:
         raise ValueError("no values")
-    low, high = _bootstrap(differences)
+    low, high = _bootstrap(differences, level)
     return Estimate(n=len(differences), value=math.fsum(differences) / len(differences), low=low, high=high)

@@ -24,8 +24,8 @@ MAX_ATTEMPTS = 2
 class EvalSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    suites: list[str] = ["gold", "shifted"]
-    """Held-out suites that `evolve` plays after every iteration."""
+    suites: list[str] = ["gold", "shifted", "robust"]
+    """Held-out suites that `evolve` plays after every iteration; of the default those that the environment has."""
     final: str = "test"
     """Suite of the final report, played once with the best version on the first of `suites`; "" = none."""
     limit: int = Field(default=0, ge=0)

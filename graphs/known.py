@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from envs.protocols import Env
+from store.dedupe import Index
 from store.rows import Task
 
 _TWINS: dict[tuple[str, str, str], list[str]] = {}
@@ -31,9 +32,20 @@ class Known:
     """
 
     def __init__(
-        self, env: Env, tasks: Iterable[Task] = (), held_out: Iterable[Task] = (), order: Sequence[str] = ()
+        self,
+        env: Env,
+        tasks: Iterable[Task] = (),
+        held_out: Iterable[Task] = (),
+        order: Sequence[str] = (),
+        alike: Index | None = None,
     ) -> None:
+        """`alike` finds what the environment's own keys do not show; it gets what is known and what is adopted."""
+        tasks, held_out = list(tasks), list(held_out)
         self._env = env
+        self._alike = alike
+        if alike:
+            alike.add(held_out, held_out=True)
+            alike.prepare(tasks)
         self._twins: dict[str, str] = {}
         self._held_out = {key: task.id for task in held_out for key in giveaways(env, task)}
         self._before = dict(zip(order[1:], order, strict=False))
@@ -44,6 +56,8 @@ class Known:
     def add(self, task: Task) -> None:
         for key in twins(self._env, task):
             self._twins.setdefault(key, task.id)
+        if self._alike:
+            self._alike.add([task])
 
     def decided(self, candidate: str, adopted: Iterable[Task]) -> None:
         """Note what became of the candidate and let the next take its turn. To be called in candidate order."""
@@ -62,7 +76,7 @@ class Known:
         return next(found, None)
 
     def problem(self, task: Task, *, rewords: str | None = None) -> str | None:
-        """`held_out: <id of the item>` or `duplicate: <id of the twin>`, or None.
+        """`held_out: <id of the item>` or `duplicate: <id of the twin>`, with the stage that found it, or None.
 
         `rewords` is the id of a task that it asks for in other words: of that one it may share some keys, not all.
         """
@@ -71,4 +85,8 @@ class Known:
         found = [self._twins.get(key) for key in twins(self._env, task)]
         excused = rewords if None in found else None
         twin = next((owner for owner in found if owner not in (None, excused)), None)
-        return f"duplicate: {twin}" if twin else None
+        if twin:
+            return f"duplicate: {twin}"
+        if self._alike and (alike := self._alike.twin(task, rewords=excused)):
+            return f"{'held_out' if alike.held_out else 'duplicate'}: {alike}"
+        return None

@@ -11,7 +11,7 @@ candidate whose validation failed for our own faults is rejected with reason `in
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -28,8 +28,9 @@ from graphs.recording import Recorder
 from graphs.resources import Resources, model_factory
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from graphs.state import DraftJson, ExploreJob, ExploreState, Guide, SignalView, ValidateState, derive_seed, shown
+from store.dedupe import Index
 from store.errors import RowRefused, UsageError
-from store.rows import Candidate, Exploration, Row, Task, Verdict
+from store.rows import Candidate, Exploration, Origin, Row, Task, Verdict
 
 Append = Callable[[Sequence[Row]], object]
 """Makes one batch of rows durable."""
@@ -137,19 +138,22 @@ async def validate_all(
     calls: ModelSettings | None = None,
     factory: ModelFactory | None = None,
     judges: Judges | None = None,
+    alike: Index | None = None,
+    origins: Mapping[str, Origin] | None = None,
     stop: Stop | None = None,
     report: Report | None = None,
 ) -> list[Verdict]:
     """Decide the candidates; the verdicts, in candidate order.
 
     A candidate that repeats a task of `known`, or an earlier candidate that was adopted, is a duplicate; one that
-    repeats an item of `held_out` is rejected; one that execution accepts may be vetoed by `judges`. Stops early as
+    repeats an item of `held_out` is rejected; one that execution accepts may be vetoed by `judges`. `alike`, empty,
+    finds more of both. `origins`: {candidate: where its task comes from}, if not from an exploration. Stops early as
     `explore_all` does.
     """
     source = rows.Source(env=env, model=model, seed=seed)
     calls = calls or ModelSettings()
     known, held_out = list(known), list(held_out)
-    queue = Known(env, known, held_out, [candidate.id for candidate in candidates])
+    queue = Known(env, known, held_out, [candidate.id for candidate in candidates], alike)
     given = _resources(env, model, factory, calls, queue, ExploreSettings(), settings or ValidateSettings())
     if judges and candidates:
         court = Committee(
@@ -167,7 +171,11 @@ async def validate_all(
     verdicts: list[Verdict] = []
     floor = Floor()
     async with bench(validate.builder, given, checkpoints, stop) as at:
-        plays = in_order(candidates, lambda one: at.play(one.id, _validate_input(one, seed)), calls.concurrency)
+        plays = in_order(
+            candidates,
+            lambda one: at.play(one.id, _validate_input(one, seed, (origins or {}).get(one.id))),
+            calls.concurrency,
+        )
         async with aclosing(plays) as results:
             async for candidate, ended in results:
                 if ended is None:
@@ -183,8 +191,9 @@ async def validate_all(
     return verdicts
 
 
-def _validate_input(candidate: Candidate, seed: int) -> ValidateState:
+def _validate_input(candidate: Candidate, seed: int, origin: Origin | None = None) -> ValidateState:
     return ValidateState(
+        origin=origin or "explored",
         id=candidate.id,
         world=candidate.world,
         seed=_seed(candidate, seed),

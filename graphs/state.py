@@ -199,6 +199,8 @@ class ExploreState(ActState, total=False):
 class ValidateState(ActState, total=False):
     tools: list[str]
     """The draft's tools allow-list."""
+    origin: str
+    """Of the task that it becomes; `explored` if not given."""
     triplets: list[Entry]
     """An exploration's log; read only where no draft is given, as in Studio."""
     draft: DraftJson | None

@@ -76,7 +76,7 @@ async def check(state: ValidateState, config: RunnableConfig) -> ValidateState:
     if why := unfit_draft(draft):
         return ValidateState(problem=f"unfit_text: {why}", task=None)
     try:
-        task = work.env.materialize(draft, "explored")
+        task = work.env.materialize(draft, "outside" if state.get("origin") == "outside" else "explored")
     except InvalidTask as error:
         return ValidateState(problem=f"{error.reason}: {error.detail}", task=None)
     limit = work.validate.max_difficulty

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from store import schema
 from store.errors import StoreError
-from store.rows import Metric, Rating, Refined, Remark, Vote
+from store.rows import Decision, Figure, Metric, Rating, Refined, Remark, Vote
 
 
 class Connection(Protocol):
@@ -53,12 +53,20 @@ def m005_judging(connection: Connection) -> None:
     connection.execute("ALTER TABLE candidate ADD COLUMN IF NOT EXISTS rewords VARCHAR")
 
 
+def m006_flywheel(connection: Connection) -> None:
+    """How a snapshot is sampled, the curves of a run, and what its guards decided."""
+    connection.execute("ALTER TABLE snapshot ADD COLUMN IF NOT EXISTS mix JSON")
+    connection.execute(schema.table_ddl(Figure))
+    connection.execute(schema.table_ddl(Decision))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m001_tables,
     m002_optimiser_steps,
     m003_refining,
     m004_redistributable,
     m005_judging,
+    m006_flywheel,
 )
 
 

@@ -15,6 +15,8 @@
     Metric      a figure of one optimiser step
     Score       a metric of one policy version on one held-out suite
     Phase       a finished phase of an iteration: its seconds and counts; the loop resumes from these
+    Figure      a figure of one round: a point of a curve
+    Decision    what a guard or a stop rule decided after a round, with its figures
     Remark      what one role said of one response while a data set was refined: one model call
     Refined     what became of one sample of a data set that was refined
 
@@ -37,7 +39,7 @@ Json = Any
 SUCCESS = 0.5
 """A rollout, or the mean of a task's rollouts, succeeds from this score on."""
 
-Split = Literal["train", "gold", "test", "shifted"]
+Split = Literal["train", "gold", "test", "shifted", "robust"]
 Origin = Literal["seed", "explored", "refined", "outside"]
 Purpose = Literal["train", "eval", "validate", "explore"]
 OutcomeKind = Literal["scored", "infra", "invalid"]
@@ -132,6 +134,8 @@ class Snapshot:
     task_ids: list[str]
     """In training order; D_{t+1} starts with the rows of D_t."""
     created_at: float
+    mix: Json = None
+    """How the tasks are sampled (store/mix.py): shares and, a task each, part, band and probability; None = evenly."""
 
 
 def snapshot_id(task_ids: list[str]) -> str:
@@ -390,6 +394,41 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Figure:
+    KEY: ClassVar[tuple[str, ...]] = ("run", "t", "name")
+    run: str
+    t: int
+    """Round: 0 = D_0 and the warm start, t + 1 = iteration t, the version and the snapshot that it made."""
+    name: str
+    """Such as `difficulty`, `diversity/spread`, `accepted/execution`; docs/flywheel.md lists them."""
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    KEY: ClassVar[tuple[str, ...]] = ("run", "t", "rule", "number")
+    run: str
+    t: int
+    """Iteration after which it was decided."""
+    rule: str
+    """guard | breaker | plateau | saturation | overfitting | cost | seconds | tokens | dollars"""
+    number: int
+    """0, and counting up where a paused run was told how to go on."""
+    action: str
+    """guard: go_on, rollback, pause, continue; breaker: inject, novelty, revisit; the others: stop."""
+    reason: str
+    """The same in words."""
+    figures: Json
+    version: int | None
+    """Policy version that is trained on from here; None unless the action is a rollback."""
+    checkpoint: str | None
+    """Hash of that version's files."""
+    snapshot: str | None
+    """Id of the snapshot that is restored."""
+    decided_at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Remark:
     KEY: ClassVar[tuple[str, ...]] = ("job", "sample", "response", "iteration", "role", "part")
     job: str
@@ -461,6 +500,8 @@ Row = (
     | Metric
     | Score
     | Phase
+    | Figure
+    | Decision
     | Remark
     | Refined
 )
@@ -480,6 +521,8 @@ ROW_TYPES: tuple[type[Row], ...] = (
     Metric,
     Score,
     Phase,
+    Figure,
+    Decision,
     Remark,
     Refined,
 )

@@ -141,6 +141,23 @@ VIEWS: dict[str, str] = {
         SELECT run, t, id AS snapshot_id, unnest(task_ids) AS task_id,
                generate_subscripts(task_ids, 1) - 1 AS "position"
         FROM snapshot""",
+    "v_mix": """
+        -- How each task of each snapshot is sampled: its part of D, its place in the pass-rate band, its probability.
+        SELECT run, t, unnest(task_ids) AS task_id, unnest((mix -> '$.part')::VARCHAR[]) AS part,
+               unnest((mix -> '$.band')::VARCHAR[]) AS band, unnest((mix -> '$.p')::DOUBLE[]) AS p
+        FROM snapshot WHERE mix IS NOT NULL""",
+    "v_curve": """
+        -- The curves of a run: held-out scores and figures, one row a round and name.
+        SELECT run, t AS round, suite AS name, value FROM score WHERE slice = 'all' AND metric = 'accuracy'
+        UNION ALL SELECT run, t AS round, name, value FROM figure""",
+    "v_spent": """
+        -- What each iteration took: seconds of its phases, tokens of all its rollouts, US dollars of its explorations.
+        SELECT run, t, coalesce(seconds, 0) AS seconds, coalesce(tokens, 0)::BIGINT AS tokens,
+               coalesce(dollars, 0) AS dollars
+        FROM (SELECT run, t, sum(seconds) AS seconds FROM phase GROUP BY ALL)
+        FULL JOIN (SELECT run, t, sum(prompt_tokens + completion_tokens) AS tokens FROM trajectory GROUP BY ALL)
+             USING (run, t)
+        FULL JOIN (SELECT run, t, sum(cost) AS dollars FROM exploration GROUP BY ALL) USING (run, t)""",
     "v_pending": """
         -- Tasks that were adopted but are in no snapshot of the run yet, and were not withdrawn.
         SELECT v.run, v.t, v.task_id, v.id AS verdict_id, v.candidate_id

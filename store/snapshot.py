@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from store.errors import StoreError, UsageError
-from store.rows import Snapshot, Task, snapshot_id, task_id
+from store.rows import Json, Snapshot, Task, snapshot_id, task_id
 
 _TASKS, _MANIFEST, _LATEST = "tasks.parquet", "manifest.json", "LATEST"
 _RUN = "run `coevolve db rebuild`"
@@ -42,10 +42,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Of tasks.parquet."""
     created_at: float
     """Unix seconds."""
+    mix: Json = None
+    """How the tasks are sampled; not part of the id (store/mix.py)."""
 
 
-def freeze(directory: Path, run: str, t: int, tasks: Iterable[Task]) -> Snapshot:
-    """Publish the tasks as D_t and point LATEST at it. The same again is harmless.
+def freeze(directory: Path, run: str, t: int, tasks: Iterable[Task], mix: Json = None) -> Snapshot:
+    """Publish the tasks as D_t, with how they are sampled, and point LATEST at it. The same again is harmless.
 
     UsageError if there is no task, if one occurs twice, or if another D_t is published; StoreError if the disk
     refuses.
@@ -61,7 +63,7 @@ def freeze(directory: Path, run: str, t: int, tasks: Iterable[Task]) -> Snapshot
         )
     with _writing(directory):
         if published is None:
-            published = _publish(directory, run, t, tasks, time.time())
+            published = _publish(directory, run, t, tasks, time.time(), mix)
         _point(directory, published.name)
     return load(published)[0]
 
@@ -89,6 +91,7 @@ def load(path: Path, ref: str | int = "latest") -> tuple[Snapshot, list[Task]]:
         t=manifest.t,
         task_ids=[task.id for task in tasks],
         created_at=manifest.created_at,
+        mix=manifest.mix,
     ), tasks
 
 
@@ -125,7 +128,7 @@ def restore(directory: Path, row: Snapshot, tasks: Sequence[Task]) -> None:
     with _writing(directory):
         for path in directory.glob(f"{row.t}-*"):
             path.rename(directory / f"damaged-{path.name}-{secrets.token_hex(4)}")
-        _publish(directory, row.run, row.t, list(tasks), row.created_at)
+        _publish(directory, row.run, row.t, list(tasks), row.created_at, row.mix)
 
 
 def pointer_fault(directory: Path, newest: Snapshot) -> str:
@@ -179,7 +182,7 @@ def _writing(directory: Path) -> Iterator[None]:
         raise StoreError(f"cannot write a snapshot to {directory}: {error.strerror or error}") from error
 
 
-def _publish(directory: Path, run: str, t: int, tasks: list[Task], created_at: float) -> Path:
+def _publish(directory: Path, run: str, t: int, tasks: list[Task], created_at: float, mix: Json) -> Path:
     from pyarrow import parquet
 
     from store.arrow import to_arrow
@@ -198,6 +201,7 @@ def _publish(directory: Path, run: str, t: int, tasks: list[Task], created_at: f
             n=len(tasks),
             sha256=_sha256(draft / _TASKS),
             created_at=created_at,
+            mix=mix,
         )
         (draft / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
         _sync(draft / _MANIFEST)

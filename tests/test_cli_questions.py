@@ -136,15 +136,20 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
     """A new flag is a promise: add it here on purpose."""
     assert flags(main) == {
         "init": [],
-        "seed": ["--env", "--json", "--resume", "--run", "--set", "--workspace"],
-        "evolve": ["--env", "--json", "--overlap", "--resume", "--rounds", "--run", "--set", "--workspace"],
+        "seed": ["--env", "--explorer", "--json", "--resume", "--run", "--set", "--workspace"],
+        "evolve": [
+            *["--env", "--explorer", "--json", "--on-drop", "--overlap", "--resume", "--rounds", "--run", "--set"],
+            "--workspace",
+        ],
         "train": [
-            *["--follow", "--json", "--out", "--resume", "--rounds", "--run", "--set", "--sft", "--snapshot"],
+            *["--follow", "--from", "--json", "--out", "--resume", "--rounds", "--run", "--set", "--sft", "--snapshot"],
             "--workspace",
         ],
         "signals": ["--json", "--run", "--set", "--workspace"],
-        "explore": ["--json", "--run", "--set", "--signals", "--workspace"],
-        "validate": ["--json", "--run", "--set", "--workspace"],
+        "explore": ["--explorer", "--focus", "--json", "--run", "--set", "--signals", "--workspace"],
+        "validate": ["--explorer", "--json", "--run", "--set", "--workspace"],
+        "review": ["--json", "--out", "--rater", "--read", "--run", "--sample", "--set", "--workspace"],
+        "inject": ["--json", "--run", "--set", "--workspace"],
         "eval": [
             *["--env", "--json", "--limit", "--policy", "--policy-version", "--rescore", "--run", "--samples", "--set"],
             *["--suite", "--workspace"],
@@ -172,7 +177,19 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
     listed = lines[lines.index("Commands:") + 1 :]
     assert [line for line in listed if line.endswith("...")] == []
     names = [line.split()[0] for line in listed]
-    workflow = ["init", "evolve", "seed", "train", "signals", "explore", "validate", "eval", "serve"]
+    workflow = [
+        "init",
+        "evolve",
+        "seed",
+        "train",
+        "signals",
+        "explore",
+        "validate",
+        "review",
+        "inject",
+        "eval",
+        "serve",
+    ]
     assert names == [*workflow, "refine", "refined", "status", "why", "sql", "doctor", "db", "env"]
 
 

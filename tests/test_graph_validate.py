@@ -9,6 +9,7 @@ import pytest
 
 from envs.protocols import Outcome
 from graphs.settings import ValidateSettings
+from store.dedupe import DedupeSettings, Index
 from store.rows import Step, Task, Trajectory, Verdict
 from tests.graph_setup import FINE, LOOK, Echo, candidate, explorer, of, validate
 from tests.scripted import calls
@@ -222,3 +223,23 @@ def test_a_repair_into_a_duplicate_is_a_duplicate(tmp_path: Path) -> None:
 def test_hostile_references_are_decided_not_crashed_on(tmp_path: Path, reference: Any) -> None:
     verdicts, _ = validate(explorer(), tmp_path, [candidate(reference)])
     assert len(verdicts) == 1
+
+
+def test_a_task_from_outside_keeps_its_origin(tmp_path: Path) -> None:
+    play = explorer(**{"try": [calls("say", word="hello"), FINE]})
+    one = candidate()
+    (verdict,), rows = validate(play, tmp_path, [one], origins={one.id: "outside"})
+    assert verdict.adopt
+    assert [task.origin for task in of(Task, rows)] == ["outside"]
+
+
+def test_what_the_environments_keys_do_not_show_names_its_twin_and_stage(tmp_path: Path) -> None:
+    """Another word of the same form: the index holds one of a form, and the known task is there already."""
+    known = Echo().task("other")
+    alike = Index(DedupeSettings(structural=1))
+    said = candidate("'hello'")
+    twin = Echo().task("'other'")
+    play = explorer(**{"try": [calls("say", word="'hello'"), FINE]})
+    (verdict,), _ = validate(play, tmp_path, [said], known=[known, twin], alike=alike)
+    assert (verdict.adopt, verdict.reason) == (False, "duplicate")
+    assert verdict.detail.startswith(f"{twin.id} (structural")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -175,30 +174,43 @@ def test_every_iteration_has_an_order_of_its_own() -> None:
     assert sorted(orders[0]) == sorted(orders[2]) == sorted(task.id for task in tasks)
 
 
-def test_tasks_within_reach_are_drawn_more_often() -> None:
+def stated(p: list[float], part: str | list[str] = "unguided", floor: float = 0.0) -> Any:
+    parts = [part] * len(p) if isinstance(part, str) else part
+    return {"p": p, "part": parts, "seed_floor": floor}
+
+
+def test_tasks_of_more_weight_are_drawn_more_often() -> None:
     tasks = ScoredEnv(words=[f"word{i}" for i in range(40)]).seed_tasks()
-    rates = {task.id: rate for task, rate in zip(tasks, [0.0, 0.5, 1.0, 0.125] * 10, strict=True)}
-    drawn = [task for t in range(200) for task in task_order(tasks, 0, t, limit=10, rates=rates)]
-    reachable = sum(0 < rates[task.id] < 1 for task in drawn)
-    assert 0.72 < reachable / len(drawn) < 0.82, "weights 1 to 0.25, without replacement; simulated: 0.77"
+    mix = stated([0.25, 1.0, 0.25, 1.0] * 10)
+    drawn = [task for t in range(200) for task in task_order(tasks, 0, t, limit=10, mix=mix)]
+    heavy = {task.id for task, p in zip(tasks, mix["p"], strict=True) if p == 1.0}
+    assert 0.72 < sum(task.id in heavy for task in drawn) / len(drawn) < 0.82, "simulated: 0.77"
 
 
-def test_a_limited_draw_has_no_task_twice_and_a_task_without_history_is_within_reach() -> None:
+def test_a_limited_draw_has_no_task_twice_and_equal_weights_are_none() -> None:
     tasks = ScoredEnv(words=[f"word{i}" for i in range(20)]).seed_tasks()
     drawn = task_order(tasks, 0, 3, limit=8)
     assert len({task.id for task in drawn}) == 8
-    assert drawn == task_order(tasks, 0, 3, limit=8, rates={task.id: 0.5 for task in tasks})
+    assert drawn == task_order(tasks, 0, 3, limit=8, mix=stated([1.0] * 20))
 
 
-def test_a_task_without_history_is_judged_by_those_of_its_structure() -> None:
-    tasks = [
-        replace(task, structure=str(i % 2))
-        for i, task in enumerate(ScoredEnv(words=[f"word{i}" for i in range(40)]).seed_tasks())
-    ]
-    rates = {task.id: float(task.structure == "1") / 2 for task in tasks[:10]}
-    drawn = [task for t in range(200) for task in task_order(tasks, 0, t, limit=10, rates=rates)]
-    fresh = [task for task in drawn if task.id not in rates]
-    assert 0.72 < sum(task.structure == "1" for task in fresh) / len(fresh) < 0.82, "as above: 15 of each"
+@given(
+    seeds=st.integers(0, 10),
+    others=st.integers(0, 30),
+    limit=st.integers(0, 25),
+    floor=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+)
+def test_the_seeds_never_have_less_than_their_floor_of_a_draw(
+    seeds: int, others: int, limit: int, floor: float
+) -> None:
+    tasks = ScoredEnv(words=[f"word{i}" for i in range(seeds + others)]).seed_tasks()
+    own = {task.id for task in tasks[:seeds]}
+    mix = stated([0.01] * seeds + [1.0] * others, ["seed"] * seeds + ["boundary"] * others, floor)
+    drawn = task_order(tasks, 0, 0, limit=limit, mix=mix)
+    assert len({task.id for task in drawn}) == len(drawn) <= (limit or len(tasks))
+    assert not seeds or sum(task.id in own for task in drawn) >= floor * len(drawn) - 1e-9
+    if floor == 0 or not seeds:
+        assert len(drawn) == min(limit or len(tasks), len(tasks))
 
 
 def test_time_of_requests_that_overlap_is_counted_once() -> None:

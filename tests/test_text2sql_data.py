@@ -13,7 +13,7 @@ from envs.text2sql.env import Text2Sql, builtin
 from envs.text2sql.schemas import SCHEMAS
 from scripts.build_text2sql import __main__ as build
 from scripts.build_text2sql.check import problems
-from scripts.build_text2sql.parse import Item, parse
+from scripts.build_text2sql.parse import Item, parse, reworded
 from store.rows import Task
 
 FILES = build.files()
@@ -100,9 +100,32 @@ def test_every_task_passes_the_checks_replays_and_is_not_solved_by_constants(
 
 
 def test_no_two_tasks_are_twins(env: Text2Sql, tasks: dict[str, list[Task]]) -> None:
-    keys = Counter(key for suite in tasks.values() for task in suite for key in env.twins(task))
+    """But for the rewordings: each has a question of its own and the statement of a gold item."""
+    plain = [task for name, suite in tasks.items() if name != "robust" for task in suite]
+    keys = Counter(key for task in plain for key in env.twins(task))
+    keys += Counter(env.twins(task)[0] for task in tasks["robust"])
     assert [key for key, count in keys.items() if count > 1] == []
     assert build.twins(FILES) == []
+
+
+def test_rewordings_ask_gold_items_of_every_world_in_three_ways(tasks: dict[str, list[Task]]) -> None:
+    gold = {(task.world, task.reference): task for task in tasks["gold"]}
+    for task in tasks["robust"]:
+        asked = gold[task.world, task.reference]
+        assert task.expected == asked.expected
+        assert task.user_turns != asked.user_turns
+    worlds = Counter(item.world for item in FILES["robust"])
+    assert set(worlds.values()) == {10}
+    assert set(worlds) == {item.world for item in FILES["gold"]}
+    kinds = Counter(item.kind for item in FILES["robust"])
+    assert set(kinds) == {"paraphrased", "vague", "roundabout"}
+    assert min(kinds.values()) >= 14
+    assert len({item.sql for item in FILES["robust"]}) == len(FILES["robust"]) == 60
+
+
+def test_a_rewording_of_no_gold_item_is_refused() -> None:
+    with pytest.raises(ValueError, match="is no gold question"):
+        reworded({"library": "Where is Iris?\n    vague: Where?"}, FILES["gold"])
 
 
 def test_the_builder_sees_a_repeated_question_and_a_repeated_statement() -> None:
@@ -133,5 +156,5 @@ def test_held_out_phrasings_are_out_of_the_product_s_reach() -> None:
     sources = [path for package in packages for path in (ROOT / package).rglob("*.py")]
     assert sources
     assert [path for path in sources if "build_text2sql" in path.read_text("utf-8")] == []
-    held_out = {item.question for name in ("gold", "test", "shifted") for item in FILES[name]}
+    held_out = {item.question for name in ("gold", "test", "shifted", "robust") for item in FILES[name]}
     assert held_out.isdisjoint(item.question for item in FILES["seed"])

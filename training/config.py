@@ -73,6 +73,9 @@ class SftSettings(BaseModel):
     """Examples per optimiser step."""
     lora_r: int = Field(default=16, ge=1)
     lora_alpha: int = Field(default=32, ge=1)
+    qlora: bool = False
+    """Keep the base model in 4 bits while an adapter is trained on it (QLoRA, arXiv 2305.14314): on a CUDA GPU, with
+    bitsandbytes."""
 
 
 class GrpoSettings(BaseModel):
@@ -130,6 +133,8 @@ class TrainSettings(BaseModel):
     """Fine-tune on the seed tasks before iteration 0; without it version 0 is the base model."""
     method: Literal["grpo", "sft"] = "grpo"
     """How the weights are updated: by the rewards of the rollouts, or by the tasks' references."""
+    start: Literal["base", "last"] = "last"
+    """What the next version is trained from: the last one, or version 0 (the base model, with its warm start)."""
     weights: TrainedWeights = "lora"
     """What is trained, by the warm start too: an adapter on all linear layers, or all weights of the model."""
     accelerate: str = ""
@@ -154,6 +159,8 @@ class TrainSettings(BaseModel):
                 f"grpo.staleness = {self.grpo.staleness}: engine.backend = 'transformers' samples in the process that "
                 "trains, so nothing could be sampled meanwhile; set grpo.staleness = 0, or engine.backend = 'vllm'"
             )
+        if self.sft.qlora and self.weights == "full":
+            raise ValueError("sft.qlora: all weights are trained (weights = 'full'), and 4 bits can't be; remove one")
         if self.method == "sft" and self.accelerate:
             raise ValueError("accelerate: method = 'sft' trains in one process; remove it, or set method = 'grpo'")
         return self

@@ -14,19 +14,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import mean
 
 import msgspec
 
 from envs.protocols import Completion, Env, Policy, Report, Request
 from envs.rollout import Job, Played
-from store.rows import Step, Task, Trajectory, content_id
+from store.rows import Json, Step, Task, Trajectory, content_id
 from training.collect import Append, Outcomes, a_job, check_share, newest_attempts, pending, play_jobs
 from training.config import CollectSettings
 from training.flatten import Row, flatten
-
-OUT_OF_REACH = 0.25
-"""Weight, in drawing the tasks of an iteration, of one whose rollouts all scored the same when it was last sampled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -251,27 +247,27 @@ def staleness(groups: Sequence[Group], step: int) -> dict[str, float]:
     return {"staleness/mean": sum(lags) / len(lags), "staleness/max": float(max(lags))} if lags else {}
 
 
-def task_order(
-    tasks: Sequence[Task], seed: int, t: int, *, limit: int = 0, rates: Mapping[str, float] | None = None
-) -> list[Task]:
+def task_order(tasks: Sequence[Task], seed: int, t: int, *, limit: int = 0, mix: Json = None) -> list[Task]:
     """The tasks of this iteration, `limit` of them (0 = all), in an order of its own that is drawn from the seed.
 
-    `rates`: {task id: mean score when it was last sampled}. A task that was always or never solved then would most
-    likely teach nothing now, nor would one that was not sampled yet where all of its structure were so; it is drawn
-    less often: a weighted draw without replacement by exponential keys (Efraimidis and Spirakis, Weighted random
-    sampling with a reservoir, 2006).
+    A weighted draw without replacement by exponential keys (Efraimidis and Spirakis, Weighted random sampling with a
+    reservoir, 2006), by the probabilities of the snapshot's `mix` (store/mix.py); without one all are equal. The seeds
+    have at least their floor's share of it: where they are too few for all tasks, the iteration samples fewer tasks.
     """
-    rates = rates or {}
-    alike: dict[str, list[float]] = {}
-    for task in tasks:
-        if task.id in rates:
-            alike.setdefault(task.structure, []).append(rates[task.id])
+    p = mix["p"] if mix else [1.0] * len(tasks)
+    seeds = {task.id for task, part in zip(tasks, mix["part"], strict=True) if part == "seed"} if mix else set[str]()
+    floor = mix["seed_floor"] if seeds else 0.0
 
-    def key(task: Task) -> float:
+    def key(task: Task, weight: float) -> tuple[float, str]:
         digest = content_id("order", seed, t, task.id)
         u = int(digest, 16) / 16 ** len(digest)
-        rate = rates.get(task.id, mean(alike.get(task.structure, [0.5])))
-        return -math.log1p(-u) / (1.0 if 0.0 < rate < 1.0 else OUT_OF_REACH)
+        return (-math.log1p(-u) / weight if weight else math.inf, task.id)
 
-    ordered = sorted(tasks, key=lambda task: (key(task), task.id))
-    return ordered[:limit] if limit else ordered
+    keys = {task.id: key(task, weight) for task, weight in zip(tasks, p, strict=True)}
+    order = sorted(tasks, key=lambda task: keys[task.id])
+    size = min(limit or len(order), int(len(seeds) / floor + 1e-9) if floor else len(order), len(order))
+    quota = max(math.ceil(floor * size - 1e-9), sum(task.id in seeds for task in order[:size]))
+    first = [task.id for task in order if task.id in seeds][:quota]
+    others = [task.id for task in order if task.id not in seeds][: size - len(first)]
+    kept = {*first, *others}
+    return [task for task in order if task.id in kept]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import numpy
 import torch
-from peft import LoraConfig, PeftModel
+from peft import LoraConfig, PeftModel, prepare_model_for_kbit_training
 from peft.tuners.lora import LoraLayer
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers.utils import logging as transformers_logging
 
 from store.errors import UsageError
@@ -55,6 +56,32 @@ def torch_dtype(name: Dtype) -> torch.dtype:
         fast = device() == "cuda" or torch.backends.cpu.get_cpu_capability().startswith("AVX512")
         return torch.bfloat16 if fast else torch.float32
     return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def require_four_bit() -> None:
+    """UsageError where no model can be held in 4 bits."""
+    if device() != "cuda":
+        raise UsageError("train.sft.qlora = true: 4-bit weights need a CUDA GPU, and there is none; set it to false")
+    if find_spec("bitsandbytes") is None:
+        raise UsageError("train.sft.qlora = true: bitsandbytes is not installed; run `pip install '.[qlora]'`")
+
+
+def load_four_bit(folder: Path, *, attention: str = "sdpa") -> Any:
+    """The base model in NF4 with double quantisation, ready for an adapter on top; it computes in bfloat16."""
+    require_four_bit()
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, quantization_config=config, device_map={"": 0}, attn_implementation=attention
+        )
+    except (OSError, ValueError) as error:
+        raise UsageError(f"policy: cannot load the model in {folder} in 4 bits: {error}") from error
+    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
 
 
 def load_model(folder: Path, dtype: Dtype, *, attention: str = "sdpa", weights: Path | None = None) -> Any:

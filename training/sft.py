@@ -17,6 +17,7 @@ from training.model import (
     device,
     finite,
     fresh_lora,
+    load_four_bit,
     load_model,
     load_tokenizer,
     master_dtype,
@@ -98,7 +99,10 @@ def fine_tune(
         )
     short = device() == "cpu" and max(len(ids) for ids, _ in rows) <= SHORT
     dtype, attention = master_dtype(weights, model_settings.dtype), "eager" if short else "sdpa"
-    model = load_model(folder, dtype, attention=attention, weights=layer if weights == "full" else None)
+    if settings.qlora:
+        model = load_four_bit(folder, attention=attention)
+    else:
+        model = load_model(folder, dtype, attention=attention, weights=layer if weights == "full" else None)
     if weights == "lora":
         model = with_lora(model, layer, settings)
     steps = epochs * math.ceil(len(rows) / settings.batch)

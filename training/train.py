@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from envs.errors import InfraError
@@ -49,12 +49,17 @@ class TrainJob:
     checkpoints: Path
     """The folder of all checkpoints of the run."""
     settings: TrainSettings
-    rates: Mapping[str, float] = field(default_factory=dict)
-    """{task id: mean score when it was last sampled, before t}."""
+    version: int | None = None
+    """The version that samples, and is trained further unless `settings.start` says otherwise; None = t. Another one
+    where a guard has taken the run back to it."""
 
-    def drawn(self, tasks: Sequence[Task]) -> list[Task]:
+    @property
+    def standing(self) -> int:
+        return self.t if self.version is None else self.version
+
+    def drawn(self, tasks: Sequence[Task], mix: Json) -> list[Task]:
         """The tasks that this iteration samples, in its order."""
-        return task_order(tasks, self.seed, self.t, limit=self.settings.collect.tasks, rates=self.rates)
+        return task_order(tasks, self.seed, self.t, limit=self.settings.collect.tasks, mix=mix)
 
 
 def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> dict[str, Json]:
@@ -70,7 +75,7 @@ def train(job: TrainJob, engines: Engines, ledger: Ledger, report: Report) -> di
     if job.t == 0 and not checkpoint.load(job.checkpoints, 0):
         with ranks.alone():
             _make_version_0(job, snapshot, tasks, report)
-    made = checkpoint.required(job.checkpoints, job.t)
+    made = checkpoint.required(job.checkpoints, job.standing)
     if made.weights is None and made.on is not None:
         made = checkpoint.required(job.checkpoints, made.on)
     checkpoint.refuse_other(job.settings.weights, made.weights, job.checkpoints / str(made.version))
@@ -86,24 +91,26 @@ def _grpo(
     from training.grpo import Job, train_iteration  # TRL's GRPO imports vLLM where it is installed: seconds
 
     started = time.monotonic()
-    parent, folder = checkpoint.required(job.checkpoints, job.t), resolve(job.policy)
-    if job.t and parent.on is None:
+    # What samples is what is trained: from the base on, that is version 0, the reference.
+    version = 0 if job.settings.start == "base" else job.standing
+    parent, folder = checkpoint.required(job.checkpoints, version), resolve(job.policy)
+    if version and parent.on is None:
         raise UsageError(OTHER_METHOD.format("grpo", "sft"))
     reference = checkpoint.layers(job.checkpoints, 0)
     engine = engines.any(folder, spec=job.policy)  # `train_iteration` loads the trainer's weights first of all
-    own = job.checkpoints / str(job.t) if parent.on is not None and parent.weights else None
+    own = job.checkpoints / str(version) if parent.on is not None and parent.weights else None
     update = Job(
         folder=folder,
         reference=reference,
         start=own,
         scratch=job.checkpoints / f".steps-{job.t}",
-        version=job.t,
+        version=version,
         seed=int(content_id("grpo", job.seed), 16),
         settings=job.settings,
     )
     feed = Feed(
         env=job.env,
-        tasks=job.drawn(tasks),
+        tasks=job.drawn(tasks, snapshot.mix),
         policy=engine,
         settings=job.settings.collect,
         run=job.run,
@@ -113,13 +120,14 @@ def _grpo(
         report=report,
     )
     last, figures = train_iteration(update, feed, engine)
-    counts = summary(feed.outcomes) | figures | {"version": job.t + 1, "update_seconds": time.monotonic() - started}
+    counts = summary(feed.outcomes) | figures
+    counts |= {"version": job.t + 1, "parent": version, "update_seconds": time.monotonic() - started}
     last = last or own
     made = Checkpoint(
         run=job.run,
         version=job.t + 1,
         base=job.policy,
-        parent=job.t,
+        parent=version,
         snapshot=snapshot.id,
         adapter=bool(last) and job.settings.weights == "lora",
         full=bool(last) and job.settings.weights == "full",
@@ -136,13 +144,14 @@ def _sft(
     job: TrainJob, engines: Engines, snapshot: Snapshot, tasks: Sequence[Task], ledger: Ledger, report: Report
 ) -> dict[str, Json]:
     """Sample all rollouts, then fine-tune on the references."""
-    chosen = {task.id for task in job.drawn(tasks)}
+    chosen = {task.id for task in job.drawn(tasks, snapshot.mix)}
     tasks = [task for task in tasks if task.id in chosen]
-    started, parent = time.monotonic(), checkpoint.required(job.checkpoints, job.t)
+    started, version = time.monotonic(), job.standing
+    parent = checkpoint.required(job.checkpoints, version)
     if parent.on is not None:
         raise UsageError(OTHER_METHOD.format("sft", "grpo"))
-    layers = checkpoint.layers(job.checkpoints, job.t)
-    engine = engines.get(resolve(job.policy), layers, spec=job.policy, version=job.t, step=parent.steps)
+    layers = checkpoint.layers(job.checkpoints, version)
+    engine = engines.get(resolve(job.policy), layers, spec=job.policy, version=version, step=parent.steps)
     outcomes = asyncio.run(
         collect(
             job.env,
@@ -160,7 +169,8 @@ def _sft(
     defective = {row.task_id for row in outcomes.values() if row.outcome == "invalid"}
     sound = [task for task in tasks if task.id not in defective]
     counts = summary(outcomes) | {"collect_seconds": time.monotonic() - started}
-    return _update(job, snapshot, sound, parent=job.t, epochs=job.settings.sft.epochs, counts=counts, report=report)
+    trained = 0 if job.settings.start == "base" else version
+    return _update(job, snapshot, sound, parent=trained, epochs=job.settings.sft.epochs, counts=counts, report=report)
 
 
 def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], report: Report) -> None:
@@ -185,7 +195,7 @@ def _update(
     report: Report,
 ) -> dict[str, Json]:
     """Fine-tune `parent` on the tasks' references and publish the next version; returns `counts` and its own."""
-    version = 0 if parent is None else parent + 1
+    version = 0 if parent is None else job.t + 1
     started = time.monotonic()
     conversations = asyncio.run(solutions(job.env, tasks, tools=job.settings.collect.tools))
     if not conversations:
@@ -202,6 +212,7 @@ def _update(
         report=report,
     )
     counts = counts | figures | {"version": version, "update_seconds": time.monotonic() - started}
+    counts |= {} if parent is None else {"parent": parent}
     made = Checkpoint(
         run=job.run,
         version=version,

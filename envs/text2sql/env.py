@@ -30,6 +30,7 @@ FILES: dict[Split, str] = {
     "gold": "gold.jsonl",
     "test": "test.jsonl",
     "shifted": "shifted.jsonl",
+    "robust": "robust.jsonl",
 }
 
 

@@ -10,36 +10,42 @@ import json
 import sys
 from pathlib import Path
 
-from scripts.build_text2sql import heldout_gold, heldout_shifted, heldout_test, seed
+from scripts.build_text2sql import heldout_gold, heldout_robust, heldout_shifted, heldout_test, seed
 from scripts.build_text2sql.check import canonical, problems, skeleton
-from scripts.build_text2sql.parse import Item, parse
+from scripts.build_text2sql.parse import Item, parse, reworded
 
 DATA = Path(__file__).parents[2] / "envs" / "text2sql" / "data"
 
 
 def files() -> dict[str, list[Item]]:
     """The items of each data file, in written order."""
+    gold = parse(heldout_gold.QUESTIONS)
     return {
         "seed": parse(seed.QUESTIONS),
-        "gold": parse(heldout_gold.QUESTIONS),
+        "gold": gold,
         "test": parse(heldout_test.QUESTIONS),
         "shifted": parse(heldout_shifted.QUESTIONS),
+        "robust": reworded(heldout_robust.QUESTIONS, gold),
     }
 
 
 def render(items: list[Item]) -> str:
-    """JSON Lines, one item a line: world, question, sql."""
-    lines = ({"world": item.world, "question": item.question, "sql": item.sql} for item in items)
+    """JSON Lines, one item a line: world, question, sql, and of a rewording its kind."""
+    lines = (
+        {"world": item.world, "question": item.question, "sql": item.sql, **({"kind": item.kind} if item.kind else {})}
+        for item in items
+    )
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def twins(data: dict[str, list[Item]]) -> list[str]:
-    """Questions or statements that occur twice, in one file or in two."""
+    """Questions or statements that occur twice, in one file or in two; a rewording has its gold item's statement."""
     seen: dict[tuple[str, str], str] = {}
     found = []
     for name, items in data.items():
         for item in items:
-            for key in ((item.world, item.question.lower()), (item.world, canonical(item.sql))):
+            keys = [(item.world, item.question.lower()), *([] if item.kind else [(item.world, canonical(item.sql))])]
+            for key in keys:
                 if key in seen:
                     found.append(f"{name}: {item.question!r} repeats {seen[key]}")
                 seen[key] = f"{name}: {item.question!r}"

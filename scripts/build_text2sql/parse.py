@@ -10,6 +10,8 @@ class Item:
     world: str
     question: str
     sql: str
+    kind: str = ""
+    """Of a rewording: how it differs from the gold item that it asks for."""
 
 
 def parse(questions: dict[str, str]) -> list[Item]:
@@ -31,3 +33,19 @@ def _parse_world(world: str, text: str) -> list[Item]:
         if not item.question or not item.sql:
             raise ValueError(f"{world}: a question without SQL or an empty line: {item.question!r}")
     return items
+
+
+KINDS = ("paraphrased", "vague", "roundabout")
+
+
+def reworded(questions: dict[str, str], gold: list[Item]) -> list[Item]:
+    """Other ways to ask gold items: a gold question on a line of its own, below it `kind: question`. ValueError for one
+    that names no gold item or no kind."""
+    answers = {(item.world, item.question): item.sql for item in gold}
+    found = []
+    for item in parse(questions):
+        kind, _, question = item.sql.partition(": ")
+        if (item.world, item.question) not in answers or kind not in KINDS:
+            raise ValueError(f"{item.world}: {item.question!r} is no gold question, or {kind!r} none of {KINDS}")
+        found.append(Item(item.world, question, answers[item.world, item.question], kind))
+    return found
