@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from store import schema
 from store.errors import StoreError
-from store.rows import Metric, Refined, Remark
+from store.rows import Metric, Refined, Remark, Span
 
 
 class Connection(Protocol):
@@ -39,7 +39,13 @@ def m003_refining(connection: Connection) -> None:
     connection.execute(schema.table_ddl(Refined))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps, m003_refining)
+def m004_spans(connection: Connection) -> None:
+    """What each node of a graph run did, and which lines of the journal could not be read."""
+    connection.execute(schema.table_ddl(Span))
+    connection.execute(schema.DAMAGE)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_tables, m002_optimiser_steps, m003_refining, m004_spans)
 
 
 def version(connection: Connection) -> int:

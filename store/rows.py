@@ -13,6 +13,7 @@
     Metric      a figure of one optimiser step
     Score       a metric of one policy version on one held-out suite
     Phase       a finished phase of an iteration: its seconds and counts; the loop resumes from these
+    Span        one node of one graph run: when, how long, what the model was told and said there
     Remark      what one role said of one response while a data set was refined: one model call
     Refined     what became of one sample of a data set that was refined
 
@@ -335,6 +336,35 @@ class Phase:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    KEY: ClassVar[tuple[str, ...]] = ("thread", "index")
+    thread: str
+    """Of the graph: an exploration's id, a candidate's id, or `JOB/SAMPLE/RESPONSE` of `coevolve refine`."""
+    index: int
+    """0.. in the order in which the nodes began."""
+    run: str
+    """Or the job of `coevolve refine`."""
+    t: int
+    """Iteration; 0 for `refine`."""
+    graph: Literal["explore", "validate", "refine"]
+    node: str
+    started_at: float
+    """Unix seconds."""
+    seconds: float
+    calls: int
+    """Of the model."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """US dollars."""
+    error: str | None
+    """Why the node failed; the graph may have tried it again after."""
+    messages: Json
+    """[{"role", "text"}]: what the model was told and had not been told before in this thread, and its answers, long
+    texts cut. [] for `refine`, whose texts are remarks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Remark:
     KEY: ClassVar[tuple[str, ...]] = ("job", "sample", "response", "iteration", "role", "part")
     job: str
@@ -404,6 +434,7 @@ Row = (
     | Metric
     | Score
     | Phase
+    | Span
     | Remark
     | Refined
 )
@@ -421,6 +452,7 @@ ROW_TYPES: tuple[type[Row], ...] = (
     Metric,
     Score,
     Phase,
+    Span,
     Remark,
     Refined,
 )
