@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -75,7 +74,7 @@ def run_options(run: str = "Run to work on. [default: the newest]") -> Callable[
 
     def add(command: Command) -> Command:
         command = workspace_options(command)
-        command = click.option("--run", "run_id", metavar="ID", help=run)(command)
+        command = click.option("--run", "run_id", metavar="ID", help=run, shell_complete=run_names)(command)
         return click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")(
             command
         )
@@ -83,8 +82,37 @@ def run_options(run: str = "Run to work on. [default: the newest]") -> Callable[
     return add
 
 
+def run_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Runs of the workspace, for shells that complete words."""
+    from coevolve.workspace import Workspace
+
+    try:
+        return [name for name in Workspace.find(ctx.params.get("workspace")).run_ids() if name.startswith(begun)]
+    except CoevolveError:
+        return []
+
+
+def say_versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from coevolve.versions import versions
+
+    found = versions()
+    click.echo(f"coevolve, version {found.pop('coevolve')}")
+    for name, number in found.items():
+        click.echo(f"  {name} {number}")
+    ctx.exit()
+
+
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(version("coevolve"), prog_name="coevolve")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=say_versions,
+    help="Tell the versions of this and of what it runs on.",
+)
 def main() -> None:
     """Train tool-using LLM agents and evolve their training tasks together."""
 
@@ -245,7 +273,7 @@ def refined(**options: Any) -> None:
 
 @main.command()
 @workspace_options
-@click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]")
+@click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]", shell_complete=run_names)
 @click.option("--long", is_flag=True, help="One wide table, with the reasons of rejections and every number.")
 def status(**options: Any) -> None:
     """Tell where a run stands: scores, signals, what waits."""
@@ -270,13 +298,30 @@ def why(task: str, **options: Any) -> None:
 
 @main.command()
 @workspace_options
-@click.argument("query")
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=run_names)
+@click.option("--out", metavar="FILE", help="HTML file to write. [default: report.html in the run's folder]")
+@click.option("--live", is_flag=True, help="Serve it on this machine instead, anew whenever there is news.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --live: port, 0 = a free one.")
+def report(**options: Any) -> None:
+    """Tell a run's story on one HTML page.
+
+    Scores, signals, funnel, cost, and the tasks worth a look with their rollouts. It needs no network.
+    """
+    from coevolve.report import report_command
+
+    emit(options, *report_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.argument("query", required=False)
+@click.option("--file", "path", metavar="FILE", help="Read the question from FILE instead; - is standard input.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV on stdout.")
-def sql(query: str, as_csv: bool, **options: Any) -> None:
+def sql(as_csv: bool, **options: Any) -> None:
     """Ask the store in SQL, also while a run is writing."""
     from coevolve.commands import sql_command
 
-    table = sql_command(query=query, **options)
+    table = sql_command(**options)
     if not table.rows:
         click.echo("0 rows", err=True)
     emit({**options, "as_csv": as_csv}, table, table)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from coevolve import guide, phases, repair, rounds, wiring
@@ -18,6 +17,9 @@ from coevolve.evolve import evolve
 from coevolve.guide import DEFAULT_ROUNDS
 from coevolve.loop import Loop, Stopped, draining, once, watch_parent
 from coevolve.progress import progress
+from coevolve.standing import standing
+from coevolve.standing import told as standing_told
+from coevolve.versions import versions
 from coevolve.workspace import LOOP, RunFolder, Workspace, read_json
 from envs import registry
 from store import signals as weaknesses
@@ -28,7 +30,6 @@ from store.rows import Exploration, Phase, Run, Snapshot
 Result = tuple[Any, Any]
 FIXED = ("seed", "env", "policy")
 """Settings that a run keeps."""
-COMPONENTS = ("coevolve", "duckdb", "langgraph", "langchain-core", "litellm", "torch", "transformers", "trl", "peft")
 
 
 # ---- runs
@@ -57,17 +58,6 @@ def start_run(workspace: Workspace, overrides: tuple[str, ...], planned: int, *,
     if earlier:
         sys.stderr.write(f"note: this is a new run, {run.id}; {earlier}\n")
     return run
-
-
-def versions() -> dict[str, str]:
-    """{component: version} of what is installed."""
-    found = {"python": platform.python_version()}
-    for name in COMPONENTS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
@@ -340,13 +330,24 @@ def status_command(*, workspace: str | None, run_id: str | None, long: bool, **_
         "tasks": len(snapshots[-1].task_ids) if snapshots else 0,
         "pending": guide.waiting(place, run),
         "open_signals": dict(open_signals),
+        "now": standing(place, run),
         "as_of": place.store.as_of,
     }
-    return data, [guide.stands(data), *([rounds.as_table(data["rounds"])] if long else shown)]
+    table = [rounds.as_table(data["rounds"])] if long else shown
+    return data, [guide.stands(data), *table, standing_told(data["now"])]
 
 
-def sql_command(*, workspace: str | None, query: str, **_: Any) -> Table:
-    return Workspace.find(workspace).store.sql(query)
+def sql_command(*, workspace: str | None, query: str | None, path: str | None, **_: Any) -> Table:
+    if (query is None) == (path is None):
+        raise UsageError('sql: give one question, as `coevolve sql "SELECT ..."` or with --file FILE')
+    return Workspace.find(workspace).store.sql(query if path is None else _question(path))
+
+
+def _question(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--file {path}: {error}") from error
 
 
 def why_command(*, workspace: str | None, run_id: str | None, task: str, **_: Any) -> Result:
