@@ -339,7 +339,8 @@ class Phase:
 class Span:
     KEY: ClassVar[tuple[str, ...]] = ("thread", "index")
     thread: str
-    """Of the graph: an exploration's id, a candidate's id, or `JOB/SAMPLE/RESPONSE` of `coevolve refine`."""
+    """Of the graph: an exploration's id, a candidate's id, or `JOB/SAMPLE/RESPONSE` of `coevolve refine`,
+    with the attempt where it is not the first."""
     index: int
     """0.. in the order in which the nodes began."""
     run: str
