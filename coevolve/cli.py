@@ -328,6 +328,50 @@ def sql(as_csv: bool, **options: Any) -> None:
 
 
 @main.command()
+@workspace_options
+@click.option("--run", "run_id", metavar="ID", help="Run of the task. [default: the newest]", shell_complete=run_names)
+@click.option("--html", metavar="FILE", help="Write one HTML page instead.")
+@click.option("--otlp", metavar="URL", help="Send it as OpenTelemetry traces instead; needs the extra `otel`.")
+@click.argument("ref", metavar="RUN|TASK", shell_complete=run_names)
+def trace(**options: Any) -> None:
+    """Tell what a run's graphs did, or what happened to a task.
+
+    Nodes with times, tokens and cost, messages, tool calls, verdict; of a task its rollouts too.
+    """
+    from coevolve.trace import trace_command
+
+    emit(options, *trace_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.option("--run", "run_id", metavar="ID", help="Run to take. [default: all]", shell_complete=run_names)
+@click.argument("out", metavar="DIR")
+def export(**options: Any) -> None:
+    """Write tasks, rollouts and signals as Parquet.
+
+    DIR is a data set for Hugging Face `datasets` too. Tasks that may not be passed on are left out.
+    """
+    from coevolve.export import export_command
+
+    emit(options, *export_command(**options))
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete commands and runs.
+
+    For bash: eval "$(coevolve completion bash)" in ~/.bashrc.
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(main, {}, "coevolve", "_COEVOLVE_COMPLETE").source())
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 @click.option("--workspace", metavar="DIR", help="Workspace to check too. [default: the nearest upward, if any]")
 def doctor(**options: Any) -> None:
@@ -405,7 +449,7 @@ def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
     if options.get("as_json") and options.get("as_csv"):
         raise UsageError("--json, --csv: two formats; give one of them")
     if options.get("as_json"):
-        click.echo(json.dumps(show.plain(data), ensure_ascii=False, default=str))
+        click.echo(json.dumps(show.plain(data), ensure_ascii=False, default=show.as_json))
     elif options.get("as_csv"):
         click.echo(show.csv_text(data), nl=False)
     elif shown:

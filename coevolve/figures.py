@@ -231,7 +231,9 @@ def stories(store: Store, run: str, ids: Sequence[str]) -> list[Data]:
     links = _links(store, run, wanted)
     shown = _shown_rollouts(store, run, wanted)
     scores = _by(store.query(_SCORES, [run, wanted]))
-    held = _by(store.query("select task_id, t from v_membership where run = ? and list_contains(?, task_id)", [run, wanted]))
+    held = _by(
+        store.query("select task_id, t from v_membership where run = ? and list_contains(?, task_id)", [run, wanted])
+    )
     explored = [link["exploration"].trajectory_id for found in links.values() for link in found]
     told = steps(store, [*(row["id"] for rows in shown.values() for row in rows), *filter(None, explored)])
     return [

@@ -29,13 +29,19 @@ CHARTS = ("chart.umd.min.js", "charts.js")
 
 def render(template: str, data: dict[str, Any], *, charts: Any = None, live: bool = False) -> str:
     """The page of `pages/TEMPLATE`; `charts` is the data that charts.js draws, `live` reloads when there is news."""
-    scripts = [_asset(name) for name in (*(CHARTS if charts is not None else ()), "page.js", *(["live.js"] if live else []))]
-    return _environment().get_template(template).render(
-        **data,
-        style=_asset("style.css"),
-        scripts=scripts,
-        policy=_policy(scripts, live=live),
-        charts_json=_embedded(charts or {}),
+    scripts = [
+        _asset(name) for name in (*(CHARTS if charts is not None else ()), "page.js", *(["live.js"] if live else []))
+    ]
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            **data,
+            style=_asset("style.css"),
+            scripts=scripts,
+            policy=_policy(scripts, live=live),
+            charts_json=_embedded(charts or {}),
+        )
     )
 
 
@@ -71,7 +77,9 @@ def _asset(name: str) -> str:
 
 
 def _policy(scripts: list[str], *, live: bool) -> str:
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts)
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
+    )
     rules = [
         "default-src 'none'",
         f"script-src {hashes}",

@@ -68,7 +68,9 @@ def _tiles(data: dict[str, Any]) -> list[tuple[str, str]]:
     tiles = []
     for series in data["charts"]["scores"]["series"]:
         values = [value for value in series["values"] if value is not None]
-        tiles.append((f"{series['name']}: last, and gain since the first", f"{values[-1]:.1f} % ({values[-1] - values[0]:+.1f})"))
+        tiles.append(
+            (f"{series['name']}: last, and gain since the first", f"{values[-1]:.1f} % ({values[-1] - values[0]:+.1f})")
+        )
     tiles += [
         ("tasks in the newest snapshot", number(totals["tasks"])),
         ("rollouts", number(totals["rollouts"])),

@@ -40,7 +40,9 @@ def test_there_are_recipes_enough() -> None:
     assert len(STATEMENTS) >= 15
 
 
-@pytest.mark.parametrize("statement", [each for each in STATEMENTS if not re.search(r"v_judged|v_refined|damage", each)])
+@pytest.mark.parametrize(
+    "statement", [each for each in STATEMENTS if not re.search(r"v_judged|v_refined|damage", each)]
+)
 def test_a_recipe_finds_something_in_a_run(full: Store, statement: str) -> None:
     assert full.sql(statement).rows
 

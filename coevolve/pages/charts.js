@@ -3,6 +3,8 @@
   const data = JSON.parse(document.getElementById("charts").textContent);
   const drawn = [];
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const fixed = ["train", "eval", "explore", "validate", "seed", "signals", "snapshot"]; // one colour in all charts
+  const place = (series, at) => (fixed.includes(series.name) ? fixed.indexOf(series.name) : at) % 7;
   const line = (series, at) => {
     const own = colour(`--c${at % 7}`);
     const plain = { borderColor: own, backgroundColor: own, label: series.name, data: series.values, tension: 0, spanGaps: true, pointRadius: 4 };
@@ -10,7 +12,7 @@
     const edge = { borderWidth: 0, pointRadius: 0, pointHitRadius: 0, backgroundColor: own + "33", band: true, spanGaps: true };
     return [plain, { ...edge, data: series.low, fill: false }, { ...edge, data: series.high, fill: "-1" }];
   };
-  const bar = (series, at) => [{ label: series.name, data: series.values, backgroundColor: colour(`--c${at % 7}`), maxBarThickness: 48 }];
+  const bar = (series, at) => [{ label: series.name, data: series.values, backgroundColor: colour(`--c${place(series, at)}`), maxBarThickness: 48 }];
   const shown = (chart, unit) => (item) => {
     const set = chart.series.find((each) => each.name === item.dataset.label);
     const say = (value) => (value === null || value === undefined ? "" : Number(value).toLocaleString(undefined, { maximumFractionDigits: 2 }));
@@ -23,6 +25,7 @@
       grid: { color: colour("--line") }, ...rest,
     });
     const value = axis(chart.unit, { beginAtZero: true, stacked: Boolean(chart.stacked) });
+    if (["signals", "candidates", "number", "tokens"].includes(chart.unit)) value.ticks.precision = 0;
     const label = axis(chart.axis, { stacked: Boolean(chart.stacked) });
     return {
       animation: false, responsive: true, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
