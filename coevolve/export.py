@@ -28,15 +28,21 @@ CONFIG = """- config_name: {name}
   - split: train
     path: {name}/train.parquet"""
 
+_PLAYED = "{'action': s.action, 'observation': s.observation, 'tokens': s.tokens, 'failed': s.failed}"
 QUERIES = {
     "tasks": "select k.* from task k where k.id in (from mine) order by k.id",
-    "rollouts": """
-        select r.*, (select list({{'action': s.action, 'observation': s.observation, 'tokens': s.tokens, 'failed': s.failed}}
-                                 order by s."index") from step s where s.trajectory_id = r.id) as played
-        from trajectory r where {run} and (r.task_id is null or r.task_id not in (from kept_back)) order by r.id""",
+    "rollouts": f"""
+        select r.*, (select list({_PLAYED} order by s."index") from step s where s.trajectory_id = r.id) as played
+        from trajectory r where ($run is null or r.run = $run)
+          and (r.task_id in (from mine) or r.env not in (from closed))
+        order by r.id""",
     "signals": """
-        select r.* from signal r where {run} and (r.task_id is null or r.task_id not in (from kept_back)) order by r.id""",
+        select s.* from signal s
+        where ($run is null or s.run = $run)
+          and (s.task_id is null or s.task_id not in (from kept_back)) order by s.id""",
 }
+"""Of an environment that has tasks which may not be passed on, rollouts of no known task (explorations, held-out items)
+are kept back too: they show its data."""
 
 
 def export_command(*, workspace: str | None, out: str, run_id: str | None, **_: Any) -> tuple[Any, Any]:
@@ -61,19 +67,18 @@ def _write(store: Store, folder: Path, run: str | None) -> dict[str, int]:
     with store.browsing() as connection:
         kept_back = _kept_back(store)
         ((back,),) = store.query(f"select count(*) from ({kept_back})")
-        condition = "r.run = $run" if run else "$run is null"
         mine = f"""
             select id from task where id not in ({kept_back}) and ($run is null or id in (
                 select task_id from v_membership where run = $run union select task_id from verdict where run = $run
                 union select task_id from trajectory where run = $run))"""
         counts = {}
         for name, query in QUERIES.items():
-            sql = f"with kept_back(id) as ({kept_back}), mine as ({mine}) {query.format(run=condition)}"
-            counts[name] = _parquet(connection.execute(sql, {"run": run}), folder / name / "train.parquet")
+            closed = "select env from task where id in (from kept_back)"
+            sql = f"with kept_back(id) as ({kept_back}), closed as ({closed}), mine as ({mine}) {query}"
+            counts[name] = _parquet(connection.sql(sql, params={"run": run}), folder / name / "train.parquet")
     configs = "\n".join(CONFIG.format(name=name) for name in QUERIES)
-    (folder / "README.md").write_text(
-        CARD.format(configs=configs, runs=f"run {run}" if run else "all runs of a workspace")
-    )
+    runs = f"run {run}" if run else "all runs of a workspace"
+    (folder / "README.md").write_text(CARD.format(configs=configs, runs=runs))
     return {**counts, "kept_back": back}
 
 

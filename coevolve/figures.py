@@ -50,7 +50,7 @@ def _totals(store: Store, run: str) -> Data:
     table = store.table(
         """
         select count(*) as rollouts, count(*) filter (outcome = 'infra') as infra,
-               coalesce(sum(prompt_tokens + completion_tokens), 0)::bigint as tokens, coalesce(sum(steps), 0)::bigint as steps,
+               coalesce(sum(prompt_tokens + completion_tokens), 0)::bigint as tokens,
                (select coalesce(sum(seconds), 0) from phase where run = $run) as seconds,
                (select coalesce(sum(cost), 0) from v_cost where run = $run) as cost,
                (select len(task_ids) from snapshot where run = $run order by t desc limit 1) as tasks
@@ -79,7 +79,8 @@ def _charts(store: Store, run: str) -> dict[str, Data]:
 
 def _scores(store: Store, run: str) -> Data:
     rows = store.query(
-        "select t, suite, value, low, high from score where run = ? and slice = 'all' and metric = 'accuracy' order by t",
+        "select t, suite, value, low, high from score "
+        "where run = ? and slice = 'all' and metric = 'accuracy' order by t",
         [run],
     )
     versions = sorted({t for t, *_ in rows})
@@ -129,7 +130,8 @@ def _funnel(store: Store, run: str) -> Data:
 
 def _reasons(store: Store, run: str) -> Data:
     rows = store.query(
-        "select reason, sum(n)::bigint as n from v_funnel where run = ? and not adopt group by all order by n desc, reason",
+        "select reason, sum(n)::bigint as n from v_funnel where run = ? and not adopt "
+        "group by all order by n desc, reason",
         [run],
     )
     return _lying(dict(rows), "candidates")
@@ -197,13 +199,16 @@ _BOUNDARY = f"""
     group by s.task_id order by times desc, t desc, s.task_id limit {TOP}"""
 _RARE = f"""
     select pattern, max(s.t) as t, count(*) as times, arg_max(s.evidence[1], s.t) as rollout,
-           arg_max((s.stats ->> '$.count')::bigint, s.t) as count, arg_max((s.stats ->> '$.rollouts')::bigint, s.t) as of
-    from signal s where s.run = $run and s.kind = 'rare' group by pattern order by t desc, times desc, pattern limit {TOP}"""
+           arg_max((s.stats ->> '$.count')::bigint, s.t) as count,
+           arg_max((s.stats ->> '$.rollouts')::bigint, s.t) as of
+    from signal s where s.run = $run and s.kind = 'rare'
+    group by pattern order by t desc, times desc, pattern limit {TOP}"""
 _NEWEST = f"""
     select l.task_id, l.first_t as t, l.signal_kind, l.score_first, l.score_last, l.difficulty,
            left(k.user_turns[1], {TEXT}) as asks
     from v_task_lineage l join task k on k.id = l.task_id
-    where l.run = $run and l.origin <> 'seed' and l.first_t is not null order by l.first_t desc, l.task_id limit {TOP}"""
+    where l.run = $run and l.origin <> 'seed' and l.first_t is not null
+    order by l.first_t desc, l.task_id limit {TOP}"""
 
 
 def _dicts(store: Store, sql: str, run: str) -> list[Data]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -88,7 +89,5 @@ def serve(place: Workspace, run: RunFolder, port: int) -> None:
     with server:
         sys.stderr.write(f"run {run.id} at {server.url}; ctrl-C ends it\n")
         sys.stderr.flush()
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
-        except KeyboardInterrupt:
-            pass

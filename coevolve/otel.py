@@ -17,9 +17,8 @@ def send(data: dict[str, Any], endpoint: str) -> int:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import SpanExportResult
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         from opentelemetry.trace import set_span_in_context
     except ImportError as error:
         raise UsageError("--otlp: OpenTelemetry is not installed; pip install 'coevolve[otel]'") from error

@@ -1,4 +1,4 @@
-"""`coevolve report`: one self-contained HTML file that tells a run's story, or the same page served while it goes on."""
+"""`coevolve report`: one self-contained HTML file that tells a run's story, or the page served while it goes on."""
 
 from __future__ import annotations
 

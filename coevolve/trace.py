@@ -11,7 +11,7 @@ from coevolve.show import inert
 from coevolve.workspace import RunFolder, Workspace
 from store.db import Store, Table
 from store.errors import UsageError
-from store.rows import Candidate, Exploration, Span, Task, Verdict
+from store.rows import Exploration, Span, Task, Verdict
 
 THREADS = 200
 """Graph runs of a whole run that are told, the newest ones."""
@@ -43,7 +43,8 @@ def trace_command(
 def _of_run(store: Store, run: RunFolder) -> Data:
     rows = store.rows(
         Span,
-        "thread in (select thread from span where run = $run group by thread order by max(started_at) desc limit $most)",
+        "thread in (select thread from span where run = $run group by thread "
+        "order by max(started_at) desc limit $most)",
         {"run": run.id, "most": THREADS},
     )
     ((count,),) = store.query("select count(distinct thread) from span where run = ?", [run.id])
@@ -104,7 +105,7 @@ def _ends(store: Store, threads: list[str]) -> dict[str, str]:
     verdicts = store.rows(Verdict, "list_contains(?, candidate_id)", [threads])
     made = dict(
         store.query(
-            f"select exploration_id, count(*) from {Candidate.__name__.lower()} where list_contains(?, exploration_id) group by all",
+            "select exploration_id, count(*) from candidate where list_contains(?, exploration_id) group by all",
             [threads],
         )
     )

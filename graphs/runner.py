@@ -88,8 +88,8 @@ def _spans(ended: Ended, thread: str, run: str, t: int, graph: GraphName) -> lis
 def _write(
     append: Append, make: Callable[[Any, str | None], tuple[Made, list[Row]]], ended: Ended, spans: Sequence[Span]
 ) -> Written[Made]:
-    """Append the rows that `make` makes of the ended graph, and its spans. What no row can hold would be refused for ever: then the
-    graph ended as a failure of ours, with that reason, and nothing of its state is kept."""
+    """Append the rows that `make` makes of the ended graph, and its spans. What no row can hold would be refused for
+    ever: then the graph ended as a failure of ours, with that reason, and nothing of its state is kept."""
     try:
         made, batch = make(ended.state, ended.error)
         append([*batch, *spans])

@@ -183,7 +183,8 @@ VIEWS: dict[str, str] = {
         SELECT s.run, s.t, s.id AS signal_id, s.kind, s.task_id, s.pattern, s.status, s.age, s.explorations,
                coalesce(made.candidates, 0) AS candidates, coalesce(made.adopted, 0) AS adopted,
                coalesce(made.admitted, 0) AS admitted,
-               any_value(k.score) FILTER (k.t = s.t) AS score_then, arg_min(k.score, k.t) FILTER (k.t > s.t) AS score_next,
+               any_value(k.score) FILTER (k.t = s.t) AS score_then,
+               arg_min(k.score, k.t) FILTER (k.t > s.t) AS score_next,
                arg_max(k.score, k.t) FILTER (k.t > s.t) AS score_last
         FROM v_signal s
         LEFT JOIN (SELECT e.signal_id, count(DISTINCT c.id) AS candidates, count(DISTINCT v.task_id) AS adopted,
@@ -197,7 +198,8 @@ VIEWS: dict[str, str] = {
     "v_task_lineage": """
         -- A task in a run, from the signal that led to it to its newest score. Seed tasks have no signal.
         SELECT held.run, k.id AS task_id, k.world, k.origin, k.difficulty, l.signal_id, l.signal_kind, l.signal_t,
-               l.signal_task_id, l.exploration_id, l.candidate_id, l.verdict_id, l.verdict_t, held.first_t, w.t AS withdrawn_t,
+               l.signal_task_id, l.exploration_id, l.candidate_id, l.verdict_id, l.verdict_t, held.first_t,
+               w.t AS withdrawn_t,
                arg_min(s.score, s.t) AS score_first, arg_max(s.score, s.t) AS score_last, max(s.t) AS last_t
         FROM (SELECT run, task_id, min(t) AS first_t
               FROM (SELECT run, task_id, t FROM v_membership
@@ -215,7 +217,8 @@ VIEWS: dict[str, str] = {
         -- version; `explore` and `validate` of t = 0 have the tokens of seeding too.
         SELECT run, t, work, coalesce(clock.seconds, 0) AS seconds,
                coalesce(clock.seconds / sum(clock.seconds) OVER (PARTITION BY run), 0) AS share,
-               coalesce(used.prompt_tokens, 0) AS prompt_tokens, coalesce(used.completion_tokens, 0) AS completion_tokens,
+               coalesce(used.prompt_tokens, 0) AS prompt_tokens,
+               coalesce(used.completion_tokens, 0) AS completion_tokens,
                coalesce(paid.cost, 0) AS cost
         FROM (SELECT run, t, split_part(name, ' ', 1) AS work, sum(seconds) AS seconds FROM phase GROUP BY ALL) clock
         FULL JOIN (SELECT run, t, purpose AS work, sum(prompt_tokens)::BIGINT AS prompt_tokens,
@@ -228,7 +231,8 @@ VIEWS: dict[str, str] = {
     "v_round": f"""
         -- An iteration: its training rollouts, signals, what exploring them gave, the scores of the version it made.
         SELECT b.run, b.t, d.tasks, b.rollouts, b.score, b.pass_rate,
-               coalesce(g.forgetting, 0) AS forgetting, coalesce(g.boundary, 0) AS boundary, coalesce(g.rare, 0) AS rare,
+               coalesce(g.forgetting, 0) AS forgetting, coalesce(g.boundary, 0) AS boundary,
+               coalesce(g.rare, 0) AS rare,
                coalesce(e.explorations, 0) AS explorations, coalesce(v.decided, 0) AS decided,
                coalesce(v.adopted, 0) AS adopted, p.admitted, h.scores,
                c.seconds, c.tokens, c.cost
