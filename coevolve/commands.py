@@ -338,9 +338,11 @@ def status_command(*, workspace: str | None, run_id: str | None, long: bool, **_
 
 
 def sql_command(*, workspace: str | None, query: str | None, path: str | None, **_: Any) -> Table:
-    if (query is None) == (path is None):
+    given = [query] if query is not None else []
+    asked = [*given, *([_question(path)] if path is not None else [])]
+    if len(asked) != 1:
         raise UsageError('sql: give one question, as `coevolve sql "SELECT ..."` or with --file FILE')
-    return Workspace.find(workspace).store.sql(query if path is None else _question(path))
+    return Workspace.find(workspace).store.sql(asked[0])
 
 
 def _question(path: str) -> str:

@@ -99,7 +99,8 @@ async def refine_all(
                 refined = await _refined(sample, panel, said, attempt, spans)
             except (BudgetSpent, Halted) as early:
                 return early
-            await asyncio.gather(*map(record, (*spans, refined)))  # one write
+            rows: list[Row] = [*spans, refined]
+            await asyncio.gather(*(record(row) for row in rows))  # one write
             return refined
 
     items = ((sample, past(sample.index)) for sample in samples)
