@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -87,3 +91,32 @@ def test_tasks_that_may_not_be_passed_on_are_left_out(tmp_path: Path) -> None:
     rollouts = pq.read_table(tmp_path / "out/rollouts/train.parquet").to_pylist()
     assert {row["purpose"] for row in rollouts} == {"train"}  # the others show that environment's data
     assert MADE[0].id not in {row["task_id"] for row in rollouts}
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Takes OTLP traces and keeps what came."""
+
+    bodies: ClassVar[list[bytes]] = []
+
+    def do_POST(self) -> None:
+        self.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_spans_go_to_an_opentelemetry_endpoint(place: Workspace) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1/traces"
+        done = coevolve("trace", "r001", "--otlp", url, "--workspace", place.root)
+        server.shutdown()
+    assert done.out == f"24 spans sent to {url}\n"
+    assert b"reflect" in gzip_or_plain(Receiver.bodies[0])
+
+
+def gzip_or_plain(data: bytes) -> bytes:
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
