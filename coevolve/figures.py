@@ -29,7 +29,7 @@ def figures(place: Workspace, run: RunFolder) -> Data:
     """Everything of the report, as of one moment."""
     store = place.store
     stands = standing(place, run)  # before: it asks the index itself
-    with store.browsing():
+    with store.reading():  # short even for a million steps; a copy of the whole store would take seconds
         listed = _listed(store, run.id)
         found = store.rows(Run, "id = ?", [run.id])
         return {

@@ -160,7 +160,7 @@ class Store:
 
     @contextlib.contextmanager
     def browsing(self) -> Iterator[Connection]:
-        """A reading of one moment, on a copy that nobody waits for: for long looks such as a report or an export."""
+        """A reading of one moment, on a copy that nobody waits for: for long looks such as an export."""
         with self._threads, contextlib.ExitStack() as stack:
 
             def copy() -> Connection:
