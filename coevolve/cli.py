@@ -10,7 +10,6 @@ import functools
 import json
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -76,7 +75,7 @@ def run_options(run: str = "Run to work on. [default: the newest]") -> Callable[
 
     def add(command: Command) -> Command:
         command = workspace_options(command)
-        command = click.option("--run", "run_id", metavar="ID", help=run)(command)
+        command = click.option("--run", "run_id", metavar="ID", help=run, shell_complete=run_names)(command)
         return click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")(
             command
         )
@@ -103,8 +102,37 @@ def explorer_option(command: Command) -> Command:
     return click.option("--explorer", metavar="SPEC", help=text)(run)
 
 
+def run_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Runs of the workspace, for shells that complete words."""
+    from coevolve.workspace import Workspace
+
+    try:
+        return [name for name in Workspace.find(ctx.params.get("workspace")).run_ids() if name.startswith(begun)]
+    except CoevolveError:
+        return []
+
+
+def say_versions(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from coevolve.versions import versions
+
+    found = versions()
+    click.echo(f"coevolve, version {found.pop('coevolve')}")
+    for name, number in found.items():
+        click.echo(f"  {name} {number}")
+    ctx.exit()
+
+
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(version("coevolve"), prog_name="coevolve")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=say_versions,
+    help="Tell the versions of this and of what it runs on.",
+)
 def main() -> None:
     """Train tool-using LLM agents and evolve their training tasks together."""
 
@@ -316,7 +344,7 @@ def refined(**options: Any) -> None:
 
 @main.command()
 @workspace_options
-@click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]")
+@click.option("--run", "run_id", metavar="ID", help="Run to show. [default: the newest]", shell_complete=run_names)
 @click.option("--long", is_flag=True, help="One wide table, with the reasons of rejections and every number.")
 def status(**options: Any) -> None:
     """Tell where a run stands: scores, signals, what waits."""
@@ -341,16 +369,77 @@ def why(task: str, **options: Any) -> None:
 
 @main.command()
 @workspace_options
-@click.argument("query")
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=run_names)
+@click.option("--out", metavar="FILE", help="HTML file to write. [default: report.html in the run's folder]")
+@click.option("--live", is_flag=True, help="Serve it on this machine instead, anew whenever there is news.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --live: port, 0 = a free one.")
+def report(**options: Any) -> None:
+    """Tell a run's story on one HTML page.
+
+    Scores, signals, funnel, cost, and the tasks worth a look with their rollouts. It needs no network.
+    """
+    from coevolve.report import report_command
+
+    emit(options, *report_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.argument("query", required=False)
+@click.option("--file", "path", metavar="FILE", help="Read the question from FILE instead; - is standard input.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV on stdout.")
-def sql(query: str, as_csv: bool, **options: Any) -> None:
+def sql(as_csv: bool, **options: Any) -> None:
     """Ask the store in SQL, also while a run is writing."""
     from coevolve.commands import sql_command
 
-    table = sql_command(query=query, **options)
+    table = sql_command(**options)
     if not table.rows:
         click.echo("0 rows", err=True)
     emit({**options, "as_csv": as_csv}, table, table)
+
+
+@main.command()
+@workspace_options
+@click.option("--run", "run_id", metavar="ID", help="Run of the task. [default: the newest]", shell_complete=run_names)
+@click.option("--html", metavar="FILE", help="Write one HTML page instead.")
+@click.option("--otlp", metavar="URL", help="Send it as OpenTelemetry traces instead; needs the extra `otel`.")
+@click.argument("ref", metavar="RUN|TASK", shell_complete=run_names)
+def trace(**options: Any) -> None:
+    """Tell what a run's graphs did, or what happened to a task.
+
+    Nodes with times, tokens and cost, messages, tool calls, verdict; of a task its rollouts too.
+    """
+    from coevolve.trace import trace_command
+
+    emit(options, *trace_command(**options))
+
+
+@main.command()
+@workspace_options
+@click.option("--run", "run_id", metavar="ID", help="Run to take. [default: all]", shell_complete=run_names)
+@click.argument("out", metavar="DIR")
+def export(**options: Any) -> None:
+    """Write tasks, rollouts and signals as Parquet.
+
+    DIR is a data set for Hugging Face `datasets` too. Tasks that may not be passed on are left out.
+    """
+    from coevolve.export import export_command
+
+    emit(options, *export_command(**options))
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete commands and runs.
+
+    For bash: eval "$(coevolve completion bash)" in ~/.bashrc.
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(main, {}, "coevolve", "_COEVOLVE_COMPLETE").source())
 
 
 @main.command()
@@ -433,7 +522,7 @@ def emit(options: dict[str, Any], data: Any, shown: Any) -> None:
     if options.get("as_json") and options.get("as_csv"):
         raise UsageError("--json, --csv: two formats; give one of them")
     if options.get("as_json"):
-        click.echo(json.dumps(show.plain(data), ensure_ascii=False, default=str))
+        click.echo(json.dumps(show.plain(data), ensure_ascii=False, default=show.as_json))
     elif options.get("as_csv"):
         click.echo(show.csv_text(data), nl=False)
     elif shown:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from coevolve import guide, phases, repair, rounds, untrained, wiring
@@ -15,6 +16,8 @@ from coevolve.evolve import evolve
 from coevolve.guide import DEFAULT_ROUNDS
 from coevolve.loop import Loop, Stopped, draining, once, watch_parent
 from coevolve.progress import progress
+from coevolve.standing import standing
+from coevolve.standing import told as standing_told
 from coevolve.versions import versions
 from coevolve.workspace import LOOP, RunFolder, Workspace, read_json
 from envs import registry
@@ -27,6 +30,8 @@ from store.rows import Exploration, Phase, Run, Snapshot
 Result = tuple[Any, Any]
 FIXED = ("seed", "env", "policy")
 """Settings that a run keeps."""
+LATER = {"refine", "judge", "dedupe", "mix", "guard", "stop"}
+"""Tables that runs of before do not have; they go on with the defaults."""
 
 
 # ---- runs
@@ -72,9 +77,7 @@ def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
     raw = read_json(path)
     # A run's settings are written out in full: one that lacks a table would silently fall back to today's defaults.
     found = raw if isinstance(raw, dict) else {}
-    if missing := [
-        name for name in Settings().model_dump(by_alias=True, exclude={"refine", "judge"}) if name not in found
-    ]:
+    if missing := [name for name in Settings().model_dump(by_alias=True, exclude=LATER) if name not in found]:
         raise CoevolveError(
             f"{path} is damaged: it lacks {', '.join(missing)}; write it again from "
             f"`coevolve sql \"select config from run where id = '{run.id}'\"`"
@@ -409,13 +412,26 @@ def status_command(*, workspace: str | None, run_id: str | None, long: bool, **_
         "tasks": len(snapshots[-1].task_ids) if snapshots else 0,
         "pending": guide.waiting(place, run),
         "open_signals": dict(open_signals),
+        "now": standing(place, run),
         "as_of": place.store.as_of,
     }
-    return data, [guide.stands(data), *([rounds.as_table(data["rounds"])] if long else shown)]
+    table = [rounds.as_table(data["rounds"])] if long else shown
+    return data, [guide.stands(data), *table, standing_told(data["now"])]
 
 
-def sql_command(*, workspace: str | None, query: str, **_: Any) -> Table:
-    return Workspace.find(workspace).store.sql(query)
+def sql_command(*, workspace: str | None, query: str | None, path: str | None, **_: Any) -> Table:
+    given = [query] if query is not None else []
+    asked = [*given, *([_question(path)] if path is not None else [])]
+    if len(asked) != 1:
+        raise UsageError('sql: give one question, as `coevolve sql "SELECT ..."` or with --file FILE')
+    return Workspace.find(workspace).store.sql(asked[0])
+
+
+def _question(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--file {path}: {error}") from error
 
 
 def why_command(*, workspace: str | None, run_id: str | None, task: str, **_: Any) -> Result:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from coevolve.standing import lasting
 from envs.protocols import Report
 
 EVERY_S = 10.0
@@ -69,13 +70,6 @@ class _Lines:
             self.last[label] = now
             said = [f"{label}: {done}/{total}", self.note()]
             if before < done < total:
-                said.append(f"{_rough((now - since) * (total - done) / (done - before))} left")
+                said.append(f"{lasting((now - since) * (total - done) / (done - before))} left")
             sys.stderr.write(f"{', '.join(filter(None, said))}\n")
             sys.stderr.flush()
-
-
-def _rough(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"about {seconds / length:.0f} {unit}"
-    return f"about {seconds:.0f} s"

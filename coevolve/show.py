@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from store.db import Table
@@ -23,6 +24,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_json(value: Any) -> Any:
+    """Rows as dicts, anything else that JSON lacks as its text."""
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Versions of what a run rests on."""
+"""Versions of this package and of what it runs on."""
 
 from __future__ import annotations
 

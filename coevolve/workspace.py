@@ -16,12 +16,13 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from store.errors import CoevolveError, UsageError
 
@@ -141,7 +142,7 @@ class RunFolder:
         path = self.path / f".{what}.lock"
         with path.open("a+") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _flock(file)
             except OSError:
                 file.seek(0)
                 raise CoevolveError(
@@ -152,6 +153,28 @@ class RunFolder:
             file.write(str(os.getpid()))
             file.flush()
             yield
+
+    def holder(self, what: str) -> int | None:
+        """The PID of the process that does `what` on this run; None if there is none."""
+        try:
+            with (self.path / f".{what}.lock").open() as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return int(file.read().strip() or 0)
+        except FileNotFoundError:
+            pass
+        return None
+
+
+def _flock(file: IO[str]) -> None:
+    """Lock the file; OSError if another process has it. `holder` may have it for a moment, so that is waited out."""
+    for _ in range(5):
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.02)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def read_json(path: Path) -> Any:

@@ -29,6 +29,7 @@ from graphs.model import BudgetSpent, in_short
 from graphs.resources import Resources
 from graphs.sessions import SESSIONS
 from graphs.state import RECURSION_LIMIT, ActState
+from graphs.tracing import Tracer
 from store.errors import StoreError, UsageError
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ class Ended:
 
     state: Any
     error: str | None = None
+    trace: Tracer | None = None
+    """What its nodes did."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -107,14 +110,17 @@ class Bench:
 
     async def play(self, thread: str, given: ActState) -> Ended | None:
         """Run the thread to its end, or on from where it stopped. None if stopped, or the budget is spent."""
+        trace = Tracer(self.resources.calls)
         config = RunnableConfig(
-            configurable={"thread_id": thread, "resources": self.resources}, recursion_limit=RECURSION_LIMIT
+            configurable={"thread_id": thread, "resources": self.resources},
+            recursion_limit=RECURSION_LIMIT,
+            callbacks=[trace],
         )
         error = ""
         try:
             for attempt in range(ATTEMPTS):
                 try:
-                    return Ended(state=await self._invoke(config, given))
+                    return Ended(state=await self._invoke(config, given), trace=trace)
                 except (GraphDrained, BudgetSpent, UsageError):
                     raise
                 except Exception as failure:  # one bad job must not end the phase
@@ -123,7 +129,7 @@ class Bench:
                     error = in_short(failure)
                     log.warning("%s failed in attempt %d: %s", thread, attempt + 1, error)
                     log.debug("traceback of %s", thread, exc_info=failure)
-            return Ended(state=(await self.graph.aget_state(config)).values, error=error)
+            return Ended(state=(await self.graph.aget_state(config)).values, error=error, trace=trace)
         except (GraphDrained, BudgetSpent) as early:
             log.warning("stopped early: %s", early)
             return None

@@ -23,9 +23,10 @@ from graphs.recording import Recorder
 from graphs.refine import graph
 from graphs.sitting import Halted, Panel, Said, Sitting
 from graphs.state import PairJson, RefineState
+from graphs.tracing import Tracer
 from store.errors import StoreError, UsageError
 from store.instructions import Pair, Sample
-from store.rows import Refined
+from store.rows import Refined, Row, Span
 
 AHEAD = 16
 
@@ -65,11 +66,13 @@ async def refine_all(
         if done:
             return done
         async with room:
+            spans: list[Span] = []
             try:
-                refined = await _refined(sample, panel, said, attempt)
+                refined = await _refined(sample, panel, said, attempt, spans)
             except (BudgetSpent, Halted) as early:
                 return early
-            await record(refined)
+            rows: list[Row] = [*spans, refined]
+            await asyncio.gather(*(record(row) for row in rows))  # one write
             return refined
 
     items = ((sample, past(sample.index)) for sample in samples)
@@ -86,17 +89,24 @@ def _ours(refined: Refined) -> bool:
     return (refined.error or "").startswith("infra: ")
 
 
-async def _refined(sample: Sample, panel: Panel, said: Said, attempt: int) -> Refined:
-    """What becomes of the sample. A failure that is its own, or the endpoint's, is part of that."""
+async def _refined(sample: Sample, panel: Panel, said: Said, attempt: int, spans: list[Span]) -> Refined:
+    """What becomes of the sample; its nodes are added to `spans`. A failure that is its own, or the endpoint's, is part
+    of that."""
     if error := unfit_sample(sample, panel.settings.max_chars):
         return _row(sample, panel, attempt, [], error)
     states: list[RefineState] = []
     try:
         for at, pair in enumerate(sample.pairs):
+            trace = Tracer(panel.calls, texts=False)
             config = RunnableConfig(
-                configurable={"sitting": Sitting(panel=panel, sample=sample.index, response=at, said=said)}
+                configurable={"sitting": Sitting(panel=panel, sample=sample.index, response=at, said=said)},
+                callbacks=[trace],
             )
-            states.append(cast(RefineState, await graph.ainvoke(_input(sample, at, pair, states, panel), config)))
+            try:
+                states.append(cast(RefineState, await graph.ainvoke(_input(sample, at, pair, states, panel), config)))
+            finally:
+                thread = "/".join(map(str, (panel.job, sample.index, at, *([attempt] if attempt else []))))
+                spans += trace.spans(thread=thread, run=panel.job, t=0, graph="refine")
     except (BudgetSpent, Halted, UsageError, StoreError):
         raise
     except Exception as failure:

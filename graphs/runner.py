@@ -28,9 +28,10 @@ from graphs.recording import Recorder
 from graphs.resources import Resources, model_factory
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from graphs.state import DraftJson, ExploreJob, ExploreState, Guide, SignalView, ValidateState, derive_seed, shown
+from graphs.tracing import GraphName
 from store.dedupe import Index
 from store.errors import RowRefused, UsageError
-from store.rows import Candidate, Exploration, Origin, Row, Task, Verdict
+from store.rows import Candidate, Exploration, Origin, Row, Span, Task, Verdict
 
 Append = Callable[[Sequence[Row]], object]
 """Makes one batch of rows durable."""
@@ -75,7 +76,8 @@ async def explore_all(
                 if ended is None:
                     break
                 made = partial(rows.explored, source, job)
-                exploration, _, ended = _write(append, made, ended)
+                spans = _spans(ended, job.id, job.run, job.t, "explore")
+                exploration, _, ended = _write(append, made, ended, spans)
                 await at.forget(job.id)
                 floor.note(ended)
                 found.append(exploration)
@@ -84,12 +86,18 @@ async def explore_all(
     return found
 
 
-def _write(append: Append, make: Callable[[Any, str | None], tuple[Made, list[Row]]], ended: Ended) -> Written[Made]:
-    """Append the rows that `make` makes of the ended graph. What no row can hold would be refused for ever: then the
-    graph ended as a failure of ours, with that reason, and nothing of its state is kept."""
+def _spans(ended: Ended, thread: str, run: str, t: int, graph: GraphName) -> list[Span]:
+    return ended.trace.spans(thread=thread, run=run, t=t, graph=graph) if ended.trace else []
+
+
+def _write(
+    append: Append, make: Callable[[Any, str | None], tuple[Made, list[Row]]], ended: Ended, spans: Sequence[Span]
+) -> Written[Made]:
+    """Append the rows that `make` makes of the ended graph, and its spans. What no row can hold would be refused for
+    ever: then the graph ended as a failure of ours, with that reason, and nothing of its state is kept."""
     try:
         made, batch = make(ended.state, ended.error)
-        append(batch)
+        append([*batch, *spans])
         return made, batch, ended
     except (RowRefused, ValueError, TypeError, OverflowError, RecursionError) as refusal:
         log.warning("what a graph ended with cannot be stored: %s", refusal)
@@ -181,7 +189,8 @@ async def validate_all(
                 if ended is None:
                     break
                 made = partial(rows.validated, source, candidate, t, _seed(candidate, seed))
-                verdict, batch, ended = _write(append, made, ended)
+                spans = _spans(ended, candidate.id, candidate.run, t, "validate")
+                verdict, batch, ended = _write(append, made, ended, spans)
                 await at.forget(candidate.id)
                 floor.note(ended)
                 queue.decided(candidate.id, [row for row in batch if isinstance(row, Task)])

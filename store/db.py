@@ -100,6 +100,8 @@ class Store:
         """Unix seconds: the last reading saw all that was appended before this moment."""
         self._threads = _THREADS.setdefault(root.resolve(), threading.RLock())
         self._open: Connection | None = None
+        self._still = False
+        """Whether the open reading stays at its moment (`browsing`)."""
 
     # ---- writing
 
@@ -146,7 +148,8 @@ class Store:
         """A connection that sees every row appended so far. Keep it short: others wait for it."""
         with self._threads, contextlib.ExitStack() as stack:
             if self._open is not None:  # nested: the outer reading's connection, with what was appended since
-                self._ingest(self._open)
+                if not self._still:
+                    self._ingest(self._open)
                 yield self._open
                 return
             self._open = self._repaired(lambda: stack.enter_context(self._current()))
@@ -154,6 +157,22 @@ class Store:
                 yield self._open
             finally:
                 self._open = None
+
+    @contextlib.contextmanager
+    def browsing(self) -> Iterator[Connection]:
+        """A reading of one moment, on a copy that nobody waits for: for long looks such as an export."""
+        with self._threads, contextlib.ExitStack() as stack:
+
+            def copy() -> Connection:
+                path = stack.enter_context(self._readable_copy())
+                return stack.enter_context(_opened(path, read_only=True))
+
+            self._open = self._repaired(copy)
+            self._still = True
+            try:
+                yield self._open
+            finally:
+                self._open, self._still = None, False
 
     def query(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """All rows of one statement of ours (users' SQL goes to `sql`)."""
@@ -242,6 +261,7 @@ class Store:
         now, count = time.time(), 0
         known = _cursors(connection)
         pending: list[Row] = []
+        damaged: list[Problem] = []
         moved: dict[str, Cursor] = {}
         for segment in segments(self.journal.directory):
             start = known.get(segment.name, START)
@@ -254,14 +274,15 @@ class Store:
                 start = batch.end
                 for problem in batch.problems:
                     log.warning("journal %s; skipped", problem)
+                damaged += batch.problems
                 pending += batch.rows
                 moved[segment.name] = batch.end
                 count += len(batch.rows)
                 if len(pending) >= _CHUNK:
-                    _insert(connection, pending, moved)
-                    pending, moved = [], {}
+                    _insert(connection, pending, moved, damaged)
+                    pending, moved, damaged = [], {}, []
         if moved:
-            _insert(connection, pending, moved)
+            _insert(connection, pending, moved, damaged)
         self.as_of = now
         return count
 
@@ -438,7 +459,7 @@ def _discard(path: Path) -> None:
     Path(f"{path}.wal").unlink(missing_ok=True)
 
 
-def _insert(connection: Connection, rows: list[Row], cursors: dict[str, Cursor]) -> None:
+def _insert(connection: Connection, rows: list[Row], cursors: dict[str, Cursor], damaged: list[Problem]) -> None:
     connection.execute("BEGIN")
     try:
         for row_type, unique in _grouped(rows).items():
@@ -447,6 +468,9 @@ def _insert(connection: Connection, rows: list[Row], cursors: dict[str, Cursor])
             connection.unregister("incoming")
         at = [(name, *cursor) for name, cursor in cursors.items()]
         connection.executemany("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)", at)
+        if damaged:
+            lines = [(problem.where, problem.detail) for problem in damaged]
+            connection.executemany("INSERT INTO damage VALUES (?, ?) ON CONFLICT DO NOTHING", lines)
     except BaseException:
         with contextlib.suppress(duckdb.Error):
             connection.execute("ROLLBACK")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from store import schema
 from store.errors import StoreError
-from store.rows import Decision, Figure, Metric, Rating, Refined, Remark, Vote
+from store.rows import Decision, Figure, Metric, Rating, Refined, Remark, Span, Vote
 
 
 class Connection(Protocol):
@@ -60,6 +60,12 @@ def m006_flywheel(connection: Connection) -> None:
     connection.execute(schema.table_ddl(Decision))
 
 
+def m007_spans(connection: Connection) -> None:
+    """What each node of a graph run did, and which lines of the journal could not be read."""
+    connection.execute(schema.table_ddl(Span))
+    connection.execute(schema.DAMAGE)
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m001_tables,
     m002_optimiser_steps,
@@ -67,6 +73,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m004_redistributable,
     m005_judging,
     m006_flywheel,
+    m007_spans,
 )
 
 

@@ -17,6 +17,7 @@
     Phase       a finished phase of an iteration: its seconds and counts; the loop resumes from these
     Figure      a figure of one round: a point of a curve
     Decision    what a guard or a stop rule decided after a round, with its figures
+    Span        one node of one graph run: when, how long, what the model was told and said there
     Remark      what one role said of one response while a data set was refined: one model call
     Refined     what became of one sample of a data set that was refined
 
@@ -429,6 +430,36 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    KEY: ClassVar[tuple[str, ...]] = ("thread", "index")
+    thread: str
+    """Of the graph: an exploration's id, a candidate's id, or `JOB/SAMPLE/RESPONSE` of `coevolve refine`,
+    with the attempt where it is not the first."""
+    index: int
+    """0.. in the order in which the nodes began."""
+    run: str
+    """Or the job of `coevolve refine`."""
+    t: int
+    """Iteration; 0 for `refine`."""
+    graph: Literal["explore", "validate", "refine"]
+    node: str
+    started_at: float
+    """Unix seconds."""
+    seconds: float
+    calls: int
+    """Of the model."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """US dollars."""
+    error: str | None
+    """Why the node failed; the graph may have tried it again after."""
+    messages: Json
+    """[{"role", "text"}]: what the model was told and had not been told before in this thread, and its answers, long
+    texts cut. [] for `refine`, whose texts are remarks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Remark:
     KEY: ClassVar[tuple[str, ...]] = ("job", "sample", "response", "iteration", "role", "part")
     job: str
@@ -502,6 +533,7 @@ Row = (
     | Phase
     | Figure
     | Decision
+    | Span
     | Remark
     | Refined
 )
@@ -523,6 +555,7 @@ ROW_TYPES: tuple[type[Row], ...] = (
     Phase,
     Figure,
     Decision,
+    Span,
     Remark,
     Refined,
 )

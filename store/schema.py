@@ -1,7 +1,7 @@
 """The index's tables, rendered from the row dataclasses, and the views that answer the usual questions.
 
-Columns are declared once, in store/rows.py: this file maps annotations to SQL types. The index holds three tables
-more: `tool_calls` (derived, below), `cursor` (how far each journal segment is ingested) and `migration`.
+Columns are declared once, in store/rows.py: this file maps annotations to SQL types. The index holds four tables
+more: `tool_calls` (derived, below), `cursor` (how far each journal segment is ingested), `damage` and `migration`.
 """
 
 from __future__ import annotations
@@ -97,10 +97,15 @@ CREATE TABLE IF NOT EXISTS cursor (segment VARCHAR PRIMARY KEY, "offset" BIGINT 
 """
 """Bytes and lines of each journal segment that the index holds; written in the transaction that inserts the rows."""
 
+DAMAGE = """
+CREATE TABLE IF NOT EXISTS damage ("where" VARCHAR PRIMARY KEY, detail VARCHAR NOT NULL)
+"""
+"""Lines of the journal that could not be read at ingest, as `segment:line`: who shows data says how much is missing."""
+
 
 def tables() -> list[str]:
     """DDL of all tables as the code of today wants them."""
-    return [*(table_ddl(row_type) for row_type in ROW_TYPES), TOOL_CALLS, CURSOR]
+    return [*(table_ddl(row_type) for row_type in ROW_TYPES), TOOL_CALLS, CURSOR, DAMAGE]
 
 
 EXPIRE = 2
@@ -150,14 +155,6 @@ VIEWS: dict[str, str] = {
         -- The curves of a run: held-out scores and figures, one row a round and name.
         SELECT run, t AS round, suite AS name, value FROM score WHERE slice = 'all' AND metric = 'accuracy'
         UNION ALL SELECT run, t AS round, name, value FROM figure""",
-    "v_spent": """
-        -- What each iteration took: seconds of its phases, tokens of all its rollouts, US dollars of its explorations.
-        SELECT run, t, coalesce(seconds, 0) AS seconds, coalesce(tokens, 0)::BIGINT AS tokens,
-               coalesce(dollars, 0) AS dollars
-        FROM (SELECT run, t, sum(seconds) AS seconds FROM phase GROUP BY ALL)
-        FULL JOIN (SELECT run, t, sum(prompt_tokens + completion_tokens) AS tokens FROM trajectory GROUP BY ALL)
-             USING (run, t)
-        FULL JOIN (SELECT run, t, sum(cost) AS dollars FROM exploration GROUP BY ALL) USING (run, t)""",
     "v_pending": """
         -- Tasks that were adopted but are in no snapshot of the run yet, and were not withdrawn.
         SELECT v.run, v.t, v.task_id, v.id AS verdict_id, v.candidate_id
@@ -205,6 +202,97 @@ VIEWS: dict[str, str] = {
                    QUALIFY row_number() OVER (PARTITION BY run, task_id ORDER BY t) = 1) s
                ON s.run = e.run AND s.task_id = v.task_id
         WHERE e.guide ->> '$.mode' = 'adversarial'""",
+    "v_pass_rate": """
+        -- A task in an iteration: the share of its scored training rollouts that succeeded, and what it was before.
+        SELECT s.run, s.task_id, s.t, s.rollouts, s.successes, s.successes / s.rollouts AS pass_rate,
+               lag(s.successes / s.rollouts) OVER earlier AS before, s.t - lag(s.t) OVER earlier AS iterations_since,
+               k.world, k.origin, k.structure, k.difficulty
+        FROM v_task_score s LEFT JOIN task k ON k.id = s.task_id
+        WINDOW earlier AS (PARTITION BY s.run, s.task_id ORDER BY s.t)""",
+    "v_signal_history": """
+        -- A signal and what came of it: explorations, candidates, tasks, and its own task's scores then and later.
+        SELECT s.run, s.t, s.id AS signal_id, s.kind, s.task_id, s.pattern, s.status, s.age, s.explorations,
+               coalesce(made.candidates, 0) AS candidates, coalesce(made.adopted, 0) AS adopted,
+               coalesce(made.admitted, 0) AS admitted,
+               any_value(k.score) FILTER (k.t = s.t) AS score_then,
+               arg_min(k.score, k.t) FILTER (k.t > s.t) AS score_next,
+               arg_max(k.score, k.t) FILTER (k.t > s.t) AS score_last
+        FROM v_signal s
+        LEFT JOIN (SELECT e.signal_id, count(DISTINCT c.id) AS candidates, count(DISTINCT v.task_id) AS adopted,
+                          count(DISTINCT m.task_id) AS admitted
+                   FROM exploration e JOIN candidate c ON c.exploration_id = e.id
+                   LEFT JOIN verdict v ON v.candidate_id = c.id AND v.adopt
+                   LEFT JOIN v_membership m ON m.run = v.run AND m.task_id = v.task_id
+                   GROUP BY e.signal_id) made ON made.signal_id = s.id
+        LEFT JOIN v_task_score k ON k.run = s.run AND k.task_id = s.task_id
+        GROUP BY ALL""",
+    "v_task_lineage": """
+        -- A task in a run, from the signal that led to it to its newest score. Seed tasks have no signal.
+        SELECT held.run, k.id AS task_id, k.world, k.origin, k.difficulty, l.signal_id, l.signal_kind, l.signal_t,
+               l.signal_task_id, l.exploration_id, l.candidate_id, l.verdict_id, l.verdict_t, held.first_t,
+               w.t AS withdrawn_t,
+               arg_min(s.score, s.t) AS score_first, arg_max(s.score, s.t) AS score_last, max(s.t) AS last_t
+        FROM (SELECT run, task_id, min(t) AS first_t
+              FROM (SELECT run, task_id, t FROM v_membership
+                    UNION ALL SELECT run, task_id, NULL FROM verdict WHERE adopt)
+              GROUP BY ALL) held
+        JOIN task k ON k.id = held.task_id
+        LEFT JOIN (SELECT * FROM v_lineage
+                   QUALIFY row_number() OVER (PARTITION BY run, task_id ORDER BY verdict_t, verdict_id) = 1) l
+               ON l.run = held.run AND l.task_id = held.task_id
+        LEFT JOIN withdrawal w ON w.run = held.run AND w.task_id = held.task_id
+        LEFT JOIN v_task_score s ON s.run = held.run AND s.task_id = held.task_id
+        GROUP BY ALL""",
+    "v_cost": """
+        -- What a kind of work took in an iteration: wall-clock seconds, tokens, US dollars. Of `eval`, t is the policy
+        -- version; `explore` and `validate` of t = 0 have the tokens of seeding too.
+        SELECT run, t, work, coalesce(clock.seconds, 0) AS seconds,
+               coalesce(clock.seconds / sum(clock.seconds) OVER (PARTITION BY run), 0) AS share,
+               coalesce(used.prompt_tokens, 0) AS prompt_tokens,
+               coalesce(used.completion_tokens, 0) AS completion_tokens,
+               coalesce(paid.cost, 0) AS cost
+        FROM (SELECT run, t, split_part(name, ' ', 1) AS work, sum(seconds) AS seconds FROM phase GROUP BY ALL) clock
+        FULL JOIN (SELECT run, t, work, sum(prompt_tokens)::BIGINT AS prompt_tokens,
+                          sum(completion_tokens)::BIGINT AS completion_tokens
+                   FROM (SELECT run, t, purpose AS work, prompt_tokens, completion_tokens FROM trajectory
+                         WHERE purpose <> 'validate'
+                         UNION ALL
+                         SELECT run, t, graph, prompt_tokens, completion_tokens FROM span WHERE graph = 'validate')
+                   GROUP BY ALL) used USING (run, t, work)
+        FULL JOIN (SELECT run, t, 'explore' AS work, sum(cost) AS cost FROM exploration GROUP BY ALL
+                   UNION ALL
+                   SELECT run, t, 'validate', sum(cost) FROM span WHERE graph = 'validate' GROUP BY ALL) paid
+             USING (run, t, work)""",
+    "v_spent": """
+        -- What each iteration took in all: seconds, tokens, US dollars.
+        SELECT run, t, sum(seconds) AS seconds, sum(prompt_tokens + completion_tokens)::BIGINT AS tokens,
+               sum(cost) AS dollars
+        FROM v_cost GROUP BY ALL""",
+    "v_round": f"""
+        -- An iteration: its training rollouts, signals, what exploring them gave, the scores of the version it made.
+        SELECT b.run, b.t, d.tasks, b.rollouts, b.score, b.pass_rate,
+               coalesce(g.forgetting, 0) AS forgetting, coalesce(g.boundary, 0) AS boundary,
+               coalesce(g.rare, 0) AS rare,
+               coalesce(e.explorations, 0) AS explorations, coalesce(v.decided, 0) AS decided,
+               coalesce(v.adopted, 0) AS adopted, p.admitted, h.scores,
+               c.seconds, c.tokens, c.cost
+        FROM (SELECT run, t, count(*) AS rollouts, round(avg(score), 9) AS score,
+                     count(*) FILTER (score >= {SUCCESS}) / count(*) AS pass_rate FROM v_rollout GROUP BY ALL) b
+        LEFT JOIN (SELECT run, t, len(task_ids) AS tasks FROM snapshot) d USING (run, t)
+        LEFT JOIN (SELECT run, t, count(*) FILTER (kind = 'forgetting') AS forgetting,
+                          count(*) FILTER (kind = 'boundary') AS boundary, count(*) FILTER (kind = 'rare') AS rare
+                   FROM signal GROUP BY ALL) g USING (run, t)
+        LEFT JOIN (SELECT run, t, count(*) AS explorations FROM exploration
+                   WHERE outcome = 'done' AND signal_id IS NOT NULL GROUP BY ALL) e USING (run, t)
+        LEFT JOIN (SELECT run, t, count(*) AS decided, count(*) FILTER (adopt) AS adopted FROM verdict GROUP BY ALL) v
+             USING (run, t)
+        LEFT JOIN (SELECT run, t, (counts ->> '$.admitted')::BIGINT AS admitted FROM phase WHERE name = 'snapshot') p
+             USING (run, t)
+        LEFT JOIN (SELECT run, t - 1 AS t, map_from_entries(list((suite, value) ORDER BY suite)) AS scores
+                   FROM score WHERE slice = 'all' AND metric = 'accuracy' GROUP BY ALL) h USING (run, t)
+        LEFT JOIN (SELECT run, t - (work = 'eval')::BIGINT AS t, sum(seconds) AS seconds,
+                          sum(prompt_tokens + completion_tokens)::BIGINT AS tokens, sum(cost) AS cost
+                   FROM v_cost WHERE work <> 'seed' GROUP BY ALL) c USING (run, t)""",
 }
 """{name: SELECT}; a comment in each says what its rows are."""
 

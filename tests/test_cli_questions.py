@@ -161,7 +161,11 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         ],
         "refined": ["--json", "--workspace"],
         "status": ["--json", "--long", "--run", "--workspace"],
-        "sql": ["--csv", "--json", "--workspace"],
+        "sql": ["--csv", "--file", "--json", "--workspace"],
+        "report": ["--json", "--live", "--out", "--port", "--workspace"],
+        "trace": ["--html", "--json", "--otlp", "--run", "--workspace"],
+        "export": ["--json", "--run", "--workspace"],
+        "completion": [],
         "why": ["--json", "--run", "--workspace"],
         "doctor": ["--json", "--workspace"],
         "db check": ["--json", "--workspace"],
@@ -177,6 +181,7 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
     listed = lines[lines.index("Commands:") + 1 :]
     assert [line for line in listed if line.endswith("...")] == []
     names = [line.split()[0] for line in listed]
+    later = ["trace", "export", "completion", "doctor", "db", "env"]
     workflow = [
         "init",
         "evolve",
@@ -190,7 +195,7 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
         "eval",
         "serve",
     ]
-    assert names == [*workflow, "refine", "refined", "status", "why", "sql", "doctor", "db", "env"]
+    assert names == ["init", "evolve", *steps, "refine", "refined", "status", "why", "report", "sql", *later]
 
 
 @pytest.mark.parametrize(("command", "words"), [("train", "the newest]"), ("seed", "a new run]")])

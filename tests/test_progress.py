@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coevolve import progress
+from coevolve.standing import lasting
 
 
 class Clock:
@@ -44,4 +45,4 @@ def test_what_was_done_before_counts_for_no_speed(clock: Clock, capsys: pytest.C
     ("seconds", "words"), [(0, "about 0 s"), (119, "about 119 s"), (150, "about 2 min"), (9000, "about 2 h")]
 )
 def test_rough_times(seconds: float, words: str) -> None:
-    assert progress._rough(seconds) == words
+    assert lasting(seconds) == words

@@ -1,0 +1,52 @@
+// Draws the charts of #charts with Chart.js: lines with bands, bars. Drawn anew when the theme changes.
+(() => {
+  const data = JSON.parse(document.getElementById("charts").textContent);
+  const drawn = [];
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const fixed = ["train", "eval", "explore", "validate", "seed", "signals", "snapshot"]; // one colour in all charts
+  const place = (series, at) => (fixed.includes(series.name) ? fixed.indexOf(series.name) : at) % 7;
+  const line = (series, at) => {
+    const own = colour(`--c${at % 7}`);
+    const plain = { borderColor: own, backgroundColor: own, label: series.name, data: series.values, tension: 0, spanGaps: true, pointRadius: 4 };
+    if (!series.low) return [plain];
+    const edge = { borderWidth: 0, pointRadius: 0, pointHitRadius: 0, backgroundColor: own + "33", band: true, spanGaps: true };
+    return [plain, { ...edge, data: series.low, fill: false }, { ...edge, data: series.high, fill: "-1" }];
+  };
+  const bar = (series, at) => [{ label: series.name, data: series.values, backgroundColor: colour(`--c${place(series, at)}`), maxBarThickness: 48 }];
+  const shown = (chart, unit) => (item) => {
+    const set = chart.series.find((each) => each.name === item.dataset.label);
+    const say = (value) => (value === null || value === undefined ? "" : Number(value).toLocaleString(undefined, { maximumFractionDigits: 2 }));
+    const band = set && set.low ? ` [${say(set.low[item.dataIndex])} - ${say(set.high[item.dataIndex])}]` : "";
+    return ` ${item.dataset.label}: ${say(set ? set.values[item.dataIndex] : item.raw)}${band} ${unit}`;
+  };
+  const options = (chart) => {
+    const axis = (title, rest) => ({
+      title: { display: Boolean(title), text: title, color: colour("--faint") }, ticks: { color: colour("--faint") },
+      grid: { color: colour("--line") }, ...rest,
+    });
+    const value = axis(chart.unit, { beginAtZero: true, stacked: Boolean(chart.stacked) });
+    if (["signals", "candidates", "number", "tokens"].includes(chart.unit)) value.ticks.precision = 0;
+    const label = axis(chart.axis, { stacked: Boolean(chart.stacked) });
+    return {
+      animation: false, responsive: true, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
+      interaction: { mode: "index", axis: chart.lying ? "y" : "x", intersect: false },
+      scales: chart.lying ? { x: value, y: label } : { x: label, y: value },
+      plugins: {
+        legend: { display: chart.series.length > 1 || chart.kind === "lines", labels: { color: colour("--text"), filter: (item, all) => !all.datasets[item.datasetIndex].band } },
+        tooltip: { filter: (item) => !item.dataset.band, callbacks: { label: shown(chart, chart.unit) } },
+      },
+    };
+  };
+  const draw = () => {
+    drawn.splice(0).forEach((chart) => chart.destroy());
+    document.querySelectorAll("canvas[data-chart]").forEach((canvas) => {
+      const chart = data[canvas.dataset.chart];
+      const datasets = chart.series.flatMap(chart.kind === "lines" ? line : bar);
+      const type = chart.kind === "lines" ? "line" : "bar";
+      drawn.push(new Chart(canvas, { type, data: { labels: chart.labels, datasets }, options: options(chart) }));
+    });
+    document.documentElement.dataset.drawn = drawn.length;
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  draw();
+})();

@@ -1,0 +1,81 @@
+"""`coevolve report`: one self-contained HTML file that tells a run's story, or the page served while it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coevolve import standing
+from coevolve.figures import figures
+from coevolve.page import number, render, write
+from coevolve.workspace import RunFolder, Workspace
+from store.errors import UsageError
+
+STORIES = 2_500_000
+"""Characters of tasks told in full; more are left out and counted, so that the file stays well under 5 MB."""
+
+
+def report_command(
+    *, workspace: str | None, run: str | None, out: str | None, live: bool, port: int, **_: Any
+) -> tuple[Any, Any]:
+    place = Workspace.find(workspace)
+    folder = place.run(run)
+    if live:
+        if out:
+            raise UsageError("--out, --live: a file or a server; give one of them")
+        from coevolve.live import serve
+
+        serve(place, folder, port)
+        return {"run": folder.id}, ""
+    path = Path(out) if out else folder.path / "report.html"
+    if path.is_dir():
+        raise UsageError(f"--out: {path} is a folder; name a file")
+    size = write(path, page(place, folder))
+    return {"run": folder.id, "file": str(path), "bytes": size}, f"{path} ({size / 1e6:.1f} MB); open it in any browser"
+
+
+def page(place: Workspace, run: RunFolder, *, stamp: str = "", live: bool = False) -> str:
+    """The report's HTML."""
+    data = figures(place, run)
+    shown = _that_fit(data["stories"])
+    return render(
+        "report.html",
+        {
+            **data,
+            "stories": shown,
+            "left_out": len(data["stories"]) - len(shown),
+            "stands": standing.told(data["standing"]),
+            "tiles": _tiles(data),
+            "stamp": stamp,
+        },
+        charts=data["charts"],
+        live=live,
+    )
+
+
+def _that_fit(stories: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many of the first stories as `STORIES` allows."""
+    left, found = STORIES, []
+    for story in stories:
+        left -= len(str(story))
+        if left >= 0:
+            found.append(story)
+    return found
+
+
+def _tiles(data: dict[str, Any]) -> list[tuple[str, str]]:
+    totals = data["totals"]
+    tiles = []
+    for series in data["charts"]["scores"]["series"]:
+        values = [value for value in series["values"] if value is not None]
+        tiles.append(
+            (f"{series['name']}: last, and gain since the first", f"{values[-1]:.1f} % ({values[-1] - values[0]:+.1f})")
+        )
+    tiles += [
+        ("tasks in the newest snapshot", number(totals["tasks"])),
+        ("rollouts", number(totals["rollouts"])),
+        ("of them lost to the machine", number(totals["infra"])),
+        ("tokens", number(totals["tokens"])),
+        ("of work", standing.lasting(totals["seconds"]).removeprefix("about ")),
+    ]
+    return [*tiles, ("of model calls", f"${totals['cost']:.2f}")] if totals["cost"] else tiles
