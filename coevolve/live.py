@@ -8,7 +8,7 @@ import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 from coevolve import report
 from coevolve.workspace import RunFolder, Workspace
@@ -50,16 +50,18 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server
+    @property
+    def ours(self) -> Server:
+        return cast(Server, self.server)
 
     def do_GET(self) -> None:
-        if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}:
+        if self.headers.get("Host") not in {f"{name}:{self.ours.server_port}" for name in (HOST, "localhost")}:
             return self._answer(HTTPStatus.FORBIDDEN, b"this page is for this machine alone\n", "text/plain")
         try:
             if self.path == "/stamp":
-                self._answer(HTTPStatus.OK, stamp(self.server.place).encode(), "text/plain")
+                self._answer(HTTPStatus.OK, stamp(self.ours.place).encode(), "text/plain")
             elif self.path == "/":
-                self._answer(HTTPStatus.OK, self.server.page(), "text/html")
+                self._answer(HTTPStatus.OK, self.ours.page(), "text/html")
             else:
                 self._answer(HTTPStatus.NOT_FOUND, b"there is only /\n", "text/plain")
         except (CoevolveError, OSError) as error:

@@ -182,19 +182,7 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
     assert [line for line in listed if line.endswith("...")] == []
     names = [line.split()[0] for line in listed]
     later = ["trace", "export", "completion", "doctor", "db", "env"]
-    workflow = [
-        "init",
-        "evolve",
-        "seed",
-        "train",
-        "signals",
-        "explore",
-        "validate",
-        "review",
-        "inject",
-        "eval",
-        "serve",
-    ]
+    steps = ["seed", "train", "signals", "explore", "validate", "review", "inject", "eval", "serve"]
     assert names == ["init", "evolve", *steps, "refine", "refined", "status", "why", "report", "sql", *later]
 
 
