@@ -102,6 +102,11 @@ def explorer_option(command: Command) -> Command:
     return click.option("--explorer", metavar="SPEC", help=text)(run)
 
 
+protected_option = click.option(
+    "--include-protected", is_flag=True, help="Put in texts that a licence forbids to pass on; see docs/appworld.md."
+)
+
+
 def run_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Runs of the workspace, for shells that complete words."""
     from coevolve.workspace import Workspace
@@ -373,6 +378,7 @@ def why(task: str, **options: Any) -> None:
 @click.option("--out", metavar="FILE", help="HTML file to write. [default: report.html in the run's folder]")
 @click.option("--live", is_flag=True, help="Serve it on this machine instead, anew whenever there is news.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="With --live: port, 0 = a free one.")
+@protected_option
 def report(**options: Any) -> None:
     """Tell a run's story on one HTML page.
 
@@ -403,6 +409,7 @@ def sql(as_csv: bool, **options: Any) -> None:
 @click.option("--run", "run_id", metavar="ID", help="Run of the task. [default: the newest]", shell_complete=run_names)
 @click.option("--html", metavar="FILE", help="Write one HTML page instead.")
 @click.option("--otlp", metavar="URL", help="Send it as OpenTelemetry traces instead; needs the extra `otel`.")
+@protected_option
 @click.argument("ref", metavar="RUN|TASK", shell_complete=run_names)
 def trace(**options: Any) -> None:
     """Tell what a run's graphs did, or what happened to a task.
@@ -417,11 +424,12 @@ def trace(**options: Any) -> None:
 @main.command()
 @workspace_options
 @click.option("--run", "run_id", metavar="ID", help="Run to take. [default: all]", shell_complete=run_names)
+@protected_option
 @click.argument("out", metavar="DIR")
 def export(**options: Any) -> None:
     """Write tasks, rollouts and signals as Parquet.
 
-    DIR is a data set for Hugging Face `datasets` too. Tasks that may not be passed on are left out.
+    DIR is a data set for Hugging Face `datasets` too. Texts that may not be passed on are left out.
     """
     from coevolve.export import export_command
 

@@ -21,6 +21,7 @@ CLUSTER = 0.6
 STAGES = {
     "try": ("objection", "unclear"),
     "replay": ("replay_fails", "replay_differs", "noop_passes"),
+    "judges": ("screened", "outvoted"),
     "twins": ("duplicate", "held_out"),
 }
 """Reasons of rejections by the stage that gives them, in the order of the stages after the hard checks."""
@@ -75,11 +76,10 @@ def accepted(store: Store, run: str, t: int) -> dict[str, float]:
     if not left:
         return {}
     found = {"accepted": counts.get("valid", 0) / left}
-    judged = sum(n for reason, n in counts.items() if reason.startswith("judge"))
-    checks = sum(n for reason, n in counts.items() if reason not in (*known, "valid")) - judged
-    refused = {"checks": checks, **{stage: sum(counts.get(r, 0) for r in reasons) for stage, reasons in STAGES.items()}}
-    for stage, n in {**refused, "judges": judged}.items():
-        if left and (n or stage != "judges"):
+    refused = {stage: sum(counts.get(reason, 0) for reason in reasons) for stage, reasons in STAGES.items()}
+    checks = sum(n for reason, n in counts.items() if reason not in (*known, "valid"))
+    for stage, n in {"checks": checks, **refused}.items():
+        if left and (n or stage != "judges"):  # most runs have no judges
             found[f"accepted/{stage}"] = (left - n) / left
         left -= n
     return found

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from coevolve import protected
 from coevolve.workspace import Workspace
-from store.db import Store
+from store.db import Connection
 from store.errors import UsageError
 
 ROWS = 2000
@@ -28,24 +29,32 @@ CONFIG = """- config_name: {name}
   - split: train
     path: {name}/train.parquet"""
 
-_PLAYED = "{'action': s.action, 'observation': s.observation, 'tokens': s.tokens, 'failed': s.failed}"
 QUERIES = {
-    "tasks": "select k.* from task k where k.id in (from mine) order by k.id",
-    "rollouts": f"""
-        select r.*, (select list({_PLAYED} order by s."index") from step s where s.trajectory_id = r.id) as played
-        from trajectory r where ($run is null or r.run = $run)
-          and (r.task_id in (from mine) or r.env not in (from closed))
-        order by r.id""",
-    "signals": """
-        select s.* from signal s
-        where ($run is null or s.run = $run)
-          and (s.task_id is null or s.task_id not in (from kept_back)) order by s.id""",
+    "tasks": """
+        select k.* replace (
+            if(closed, null, k.user_turns) as user_turns, if(closed, null, k.reference) as reference,
+            if(closed, null, k.expected) as expected)
+        from (select *, env in (from kept_back) as closed from task) k
+        where $run is null or k.id in (
+            select task_id from v_membership where run = $run union select task_id from verdict where run = $run
+            union select task_id from trajectory where run = $run)
+        order by k.id""",
+    "rollouts": """
+        select r.* replace (if(closed, null, r.error) as error, if(closed, null, r.violation) as violation), (
+            select list({
+                'action': if(closed, null, s.action), 'observation': if(closed, null, s.observation),
+                'tokens': s.tokens, 'failed': s.failed
+            } order by s."index") from step s where s.trajectory_id = r.id) as played
+        from (select *, env in (from kept_back) as closed from trajectory) r
+        where $run is null or r.run = $run order by r.id""",
+    "signals": "select * from signal where $run is null or run = $run order by id",
 }
-"""Of an environment that has tasks which may not be passed on, rollouts of no known task (explorations, held-out items)
-are kept back too: they show its data."""
+"""Of an environment whose texts may not be passed on (`closed`) there are ids, tokens and scores."""
 
 
-def export_command(*, workspace: str | None, out: str, run_id: str | None, **_: Any) -> tuple[Any, Any]:
+def export_command(
+    *, workspace: str | None, out: str, run_id: str | None, include_protected: bool, **_: Any
+) -> tuple[Any, Any]:
     place = Workspace.find(workspace)
     run = place.run(run_id).id if run_id else None
     target = Path(out)
@@ -54,45 +63,36 @@ def export_command(*, workspace: str | None, out: str, run_id: str | None, **_: 
     draft = target.with_name(f".{target.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        counts = _write(place.store, draft, run)
+        with place.store.browsing() as connection:
+            names = protected.environments(place.store)
+            counts = _write(connection, draft, run, [] if include_protected else names)
         draft.rename(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    words = ", ".join(f"{count} {name}" for name, count in counts.items() if name != "kept_back")
-    back = f"; {counts['kept_back']} tasks may not be passed on and are left out" if counts["kept_back"] else ""
-    return {"folder": str(target), **counts}, f"{target}: {words}{back}"
+    words = [f"{target}: " + ", ".join(f"{count} {name}" for name, count in counts.items())]
+    words += [protected.remark(protected.why(name), whole=include_protected) for name in names]
+    return {"folder": str(target), **counts, "protected": names}, "\n".join(words)
 
 
-def _write(store: Store, folder: Path, run: str | None) -> dict[str, int]:
-    with store.browsing() as connection:
-        kept_back = _kept_back(store)
-        ((back,),) = store.query(f"select count(*) from ({kept_back})")
-        mine = f"""
-            select id from task where id not in ({kept_back}) and ($run is null or id in (
-                select task_id from v_membership where run = $run union select task_id from verdict where run = $run
-                union select task_id from trajectory where run = $run))"""
-        counts = {}
-        for name, query in QUERIES.items():
-            closed = "select env from task where id in (from kept_back)"
-            sql = f"with kept_back(id) as ({kept_back}), closed as ({closed}), mine as ({mine}) {query}"
-            counts[name] = _parquet(connection.sql(sql, params={"run": run}), folder / name / "train.parquet")
+def _write(connection: Connection, folder: Path, run: str | None, kept_back: list[str]) -> dict[str, int]:
+    counts = {}
+    for name, query in QUERIES.items():
+        sql = f"with kept_back(env) as (select unnest($kept_back::varchar[])) {query}"
+        result = connection.sql(sql, params={"run": run, "kept_back": kept_back})
+        counts[name] = _parquet(result, folder / name / "train.parquet")
     configs = "\n".join(CONFIG.format(name=name) for name in QUERIES)
     runs = f"run {run}" if run else "all runs of a workspace"
-    (folder / "README.md").write_text(CARD.format(configs=configs, runs=runs))
-    return {**counts, "kept_back": back}
-
-
-def _kept_back(store: Store) -> str:
-    """SELECT of the tasks that may not be passed on, where tasks say so."""
-    known = store.query("select 1 from duckdb_columns() where table_name = 'task' and column_name = 'redistributable'")
-    return f"select id from task where {'not redistributable' if known else 'false'}"
+    left_out = f"\nTexts of {', '.join(kept_back)} are left out: its licence forbids it.\n" if kept_back else ""
+    (folder / "README.md").write_text(CARD.format(configs=configs, runs=runs) + left_out)
+    return counts
 
 
 def _parquet(result: Any, path: Path) -> int:
     import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True)
-    batches = result.to_arrow_reader(ROWS)
+    wanted = [name for name in result.columns if name != "closed"]
+    batches = result.project(", ".join(f'"{name}"' for name in wanted)).to_arrow_reader(ROWS)
     count = 0
     with pq.ParquetWriter(path, batches.schema, compression="zstd") as writer:
         for batch in batches:

@@ -20,6 +20,10 @@ TEXT = 2000
 """Characters of one text that are shown."""
 STEPS = 12
 """Steps of one rollout that are shown, the first ones."""
+VETOES = ("screened", "outvoted")
+"""Reasons of the judges."""
+PASSED = ("valid", "duplicate", "held_out", *VETOES)
+"""Reasons of candidates that execution accepted."""
 WORK = ("seed", "train", "eval", "signals", "explore", "validate", "snapshot")
 
 Data = dict[str, Any]
@@ -107,25 +111,22 @@ def _stacked(rows: Sequence[tuple[Any, ...]], names: Iterable[str], *, axis: str
 
 
 def _funnel(store: Store, run: str) -> Data:
-    ((explorations, candidates, decided, adopted, admitted),) = store.query(
-        """
+    ((explorations, candidates, checked, judged, vetoed, adopted, admitted),) = store.query(
+        f"""
         select (select count(*) from exploration where run = $run and outcome = 'done'),
                (select count(*) from candidate where run = $run),
-               (select count(*) from verdict where run = $run),
-               (select count(*) from verdict where run = $run and adopt),
+               count(*) filter (reason in {PASSED}), (select count(*) from v_committee where run = $run),
+               count(*) filter (reason in {VETOES}), count(*) filter (adopt),
                (select count(distinct m.task_id) from v_membership m join verdict v using (run, task_id)
                 where m.run = $run and v.adopt)
+        from verdict where run = $run
         """,
         {"run": run},
     )
-    steps = {
-        "explorations": explorations,
-        "candidates": candidates,
-        "decided": decided,
-        "passed all checks": adopted,
-        "in a snapshot": admitted,
-    }
-    return _lying(steps, "number")
+    steps = {"explorations": explorations, "candidates": candidates, "passed the hard checks": checked}
+    if judged:
+        steps["passed the judges"] = checked - vetoed
+    return _lying({**steps, "new, and adopted": adopted, "in a snapshot": admitted}, "number")
 
 
 def _reasons(store: Store, run: str) -> Data:
@@ -159,14 +160,23 @@ def _difficulty(store: Store, run: str) -> Data:
 def _diversity(store: Store, run: str) -> Data:
     rows = store.query(
         """
-        select m.t, 100 * count(distinct k.structure) / count(*), 100 * count(*) filter (k.origin <> 'seed') / count(*)
-        from v_membership m join task k on k.id = m.task_id where m.run = ? group by m.t order by m.t
+        select m.t, 100 * count(distinct k.structure) / count(*),
+               100 * count(*) filter (k.origin <> 'seed') / count(*), any_value(g.value), any_value(s.value)
+        from v_membership m join task k on k.id = m.task_id
+        left join figure g on g.run = m.run and g.t = m.t and g.name = 'diversity/ngrams'
+        left join figure s on s.run = m.run and s.t = m.t and s.name = 'diversity/spread'
+        where m.run = ? group by m.t order by m.t
         """,
         [run],
     )
-    names = ("distinct structures, of all tasks", "tasks that are not seeds")
-    series = [{"name": name, "values": [row[at] for row in rows]} for at, name in enumerate(names, 1)] if rows else []
-    return {"kind": "lines", "labels": [row[0] for row in rows], "axis": "snapshot D_t", "unit": "%", "series": series}
+    series = [
+        {"name": "distinct structures, of all tasks", "values": [row[1] for row in rows]},
+        {"name": "tasks that are not seeds", "values": [row[2] for row in rows]},
+        {"name": "distinct word pairs, of all", "values": [row[3] and 100 * row[3] for row in rows]},
+        {"name": "mean distance of two questions", "values": [row[4] and 100 * row[4] for row in rows]},
+    ]
+    shown = [each for each in series if any(value is not None for value in each["values"])]
+    return {"kind": "lines", "labels": [row[0] for row in rows], "axis": "snapshot D_t", "unit": "%", "series": shown}
 
 
 def _by_work(store: Store, run: str, value: str, unit: str) -> Data:

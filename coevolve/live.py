@@ -31,8 +31,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, place: Workspace, run: RunFolder, port: int) -> None:
-        self.place, self.run = place, run
+    def __init__(self, place: Workspace, run: RunFolder, port: int, *, whole: bool = False) -> None:
+        self.place, self.run, self.whole = place, run, whole
         self._page = ("", b"")
         self._making = threading.Lock()
         super().__init__((HOST, port), _Handler)
@@ -45,8 +45,11 @@ class Server(ThreadingHTTPServer):
         with self._making:
             now = stamp(self.place)
             if now != self._page[0]:
-                self._page = now, report.page(self.place, self.run, stamp=now, live=True).encode(errors="replace")
+                self._page = now, self._made(now)
             return self._page[1]
+
+    def _made(self, now: str) -> bytes:
+        return report.page(self.place, self.run, stamp=now, live=True, whole=self.whole).encode(errors="replace")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -82,10 +85,10 @@ class _Handler(BaseHTTPRequestHandler):
         log.debug(format, *args)
 
 
-def serve(place: Workspace, run: RunFolder, port: int) -> None:
+def serve(place: Workspace, run: RunFolder, port: int, *, whole: bool = False) -> None:
     """Serve until ctrl-C. UsageError for a port that is taken."""
     try:
-        server = Server(place, run, port)
+        server = Server(place, run, port, whole=whole)
     except OSError as error:
         raise UsageError(f"--port {port}: {error.strerror or error}; give another, or 0 for a free one") from error
     with server:

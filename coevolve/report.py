@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coevolve import standing
+from coevolve import protected, standing
 from coevolve.figures import figures
 from coevolve.page import number, render, write
 from coevolve.workspace import RunFolder, Workspace
@@ -16,7 +16,7 @@ STORIES = 2_500_000
 
 
 def report_command(
-    *, workspace: str | None, run: str | None, out: str | None, live: bool, port: int, **_: Any
+    *, workspace: str | None, run: str | None, out: str | None, live: bool, port: int, include_protected: bool, **_: Any
 ) -> tuple[Any, Any]:
     place = Workspace.find(workspace)
     folder = place.run(run)
@@ -25,18 +25,25 @@ def report_command(
             raise UsageError("--out, --live: a file or a server; give one of them")
         from coevolve.live import serve
 
-        serve(place, folder, port)
+        serve(place, folder, port, whole=include_protected)
         return {"run": folder.id}, ""
     path = Path(out) if out else folder.path / "report.html"
     if path.is_dir():
         raise UsageError(f"--out: {path} is a folder; name a file")
-    size = write(path, page(place, folder))
-    return {"run": folder.id, "file": str(path), "bytes": size}, f"{path} ({size / 1e6:.1f} MB); open it in any browser"
+    licence = protected.licence(place.store, folder.id)
+    size = write(path, page(place, folder, whole=include_protected))
+    note = f"\n{protected.remark(licence, whole=include_protected)}" if licence else ""
+    data = {"run": folder.id, "file": str(path), "bytes": size, "protected": licence}
+    return data, f"{path} ({size / 1e6:.1f} MB); open it in any browser{note}"
 
 
-def page(place: Workspace, run: RunFolder, *, stamp: str = "", live: bool = False) -> str:
-    """The report's HTML."""
+def page(place: Workspace, run: RunFolder, *, stamp: str = "", live: bool = False, whole: bool = False) -> str:
+    """The report's HTML; with `whole` also the texts that may not be passed on."""
     data = figures(place, run)
+    licence = protected.licence(place.store, run.id)
+    if licence and not whole:
+        data["listed"] = protected.listed(data["listed"])
+        data["stories"] = [protected.story(each) for each in data["stories"]]
     shown = _that_fit(data["stories"])
     return render(
         "report.html",
@@ -47,6 +54,7 @@ def page(place: Workspace, run: RunFolder, *, stamp: str = "", live: bool = Fals
             "stands": standing.told(data["standing"]),
             "tiles": _tiles(data),
             "stamp": stamp,
+            "licence": protected.remark(licence, whole=whole) if licence else "",
         },
         charts=data["charts"],
         live=live,

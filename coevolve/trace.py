@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coevolve import page
+from coevolve import page, protected
 from coevolve.figures import TEXT, stories
 from coevolve.show import inert
 from coevolve.workspace import RunFolder, Workspace
@@ -20,23 +20,38 @@ Data = dict[str, Any]
 
 
 def trace_command(
-    *, workspace: str | None, ref: str, run_id: str | None, html: str | None, otlp: str | None, **_: Any
+    *,
+    workspace: str | None,
+    ref: str,
+    run_id: str | None,
+    html: str | None,
+    otlp: str | None,
+    include_protected: bool,
+    **_: Any,
 ) -> tuple[Any, Any]:
     place = Workspace.find(workspace)
     run = place.run(ref if ref in place.run_ids() else run_id)
     with place.store.browsing():
         data = _of_run(place.store, run) if ref == run.id else _of_task(place.store, run, ref)
+    licence = protected.licence(place.store, run.id) if html or otlp else None
+    if licence and not include_protected:
+        data["threads"] = [protected.thread(each) for each in data["threads"]]
+        data["story"] = data["story"] and protected.story(data["story"])
+    note = protected.remark(licence, whole=include_protected) if licence else ""
     if otlp:
         from coevolve.otel import send
 
         count = send(data, otlp)
-        return {"spans": count, "endpoint": otlp}, f"{count} spans sent to {otlp}"
+        return {"spans": count, "endpoint": otlp}, f"{count} spans sent to {otlp}{note and chr(10)}{note}"
     if html:
         path = Path(html)
         if path.is_dir():
             raise UsageError(f"--html: {path} is a folder; name a file")
-        size = page.write(path, page.render("trace.html", {**data, "stamp": ""}))
-        return {"file": str(path), "bytes": size}, f"{path} ({size / 1e6:.1f} MB); open it in any browser"
+        size = page.write(path, page.render("trace.html", {**data, "stamp": "", "licence": note}))
+        return {
+            "file": str(path),
+            "bytes": size,
+        }, f"{path} ({size / 1e6:.1f} MB); open it in any browser{note and chr(10)}{note}"
     return data, _told(data)
 
 

@@ -54,6 +54,8 @@ def _appworld_venv() -> Venv:
 
 _ENVS: dict[str, Callable[..., Env]] = {"appworld": _appworld, "bfcl": _bfcl, "text2sql": _text2sql}
 _VENVS: dict[str, Callable[[], Venv]] = {"appworld": _appworld_venv, "bfcl": _bfcl_venv}
+LICENCES = {"appworld": "AppWorld's data licence allows its data, apps and tests to be passed on only encrypted"}
+"""Environments whose texts may not be passed on in plain, and why (docs/appworld.md)."""
 _EXPLORERS = {
     "appworld": "envs.appworld.procedural",
     "bfcl": "envs.bfcl.procedural",

@@ -81,16 +81,51 @@ def test_the_export_is_parquet_with_a_card(place: Workspace, tmp_path: Path) -> 
     assert "path: signals/train.parquet" in (tmp_path / "out/README.md").read_text()
 
 
-def test_tasks_that_may_not_be_passed_on_are_left_out(tmp_path: Path) -> None:
+@pytest.fixture
+def closed(tmp_path: Path) -> Workspace:
+    """A workspace one of whose tasks may not be passed on: so nothing of its environment may."""
     place = make_story(tmp_path / "work")
     with place.store.reading() as connection:
-        connection.execute("ALTER TABLE task ADD COLUMN redistributable BOOLEAN DEFAULT true")
         connection.execute("UPDATE task SET redistributable = false WHERE id = ?", [MADE[0].id])
-    done = coevolve("export", tmp_path / "out", "--workspace", place.root)
-    assert "1 tasks may not be passed on" in done.out
+    return place
+
+
+def test_an_export_has_ids_tokens_and_scores_of_a_protected_environment_but_no_texts(
+    closed: Workspace, tmp_path: Path
+) -> None:
+    done = coevolve("export", tmp_path / "out", "--workspace", closed.root)
+    assert "texts are left out" in done.out
+    tasks = pq.read_table(tmp_path / "out/tasks/train.parquet").to_pylist()
+    assert {row["user_turns"] for row in tasks} == {None} == {row["reference"] for row in tasks}
+    assert MADE[0].id in {row["id"] for row in tasks}
     rollouts = pq.read_table(tmp_path / "out/rollouts/train.parquet").to_pylist()
-    assert {row["purpose"] for row in rollouts} == {"train"}  # the others show that environment's data
-    assert MADE[0].id not in {row["task_id"] for row in rollouts}
+    steps = [step for row in rollouts for step in row["played"] or []]
+    assert any(step["tokens"] for step in steps)
+    assert {step["action"] for step in steps} == {None} == {step["observation"] for step in steps}
+    assert any(row["score"] == 1.0 for row in rollouts)
+
+
+def test_protected_texts_are_exported_on_request_with_a_warning(closed: Workspace, tmp_path: Path) -> None:
+    done = coevolve("export", tmp_path / "out", "--include-protected", "--workspace", closed.root)
+    assert "warning: it has texts that may not be passed on" in done.out
+    tasks = pq.read_table(tmp_path / "out/tasks/train.parquet").to_pylist()
+    assert all(row["user_turns"] for row in tasks)
+
+
+@pytest.mark.parametrize("command", ["report", "trace"])
+def test_pages_of_a_protected_environment_have_its_texts_on_request_alone(
+    closed: Workspace, tmp_path: Path, command: str
+) -> None:
+    page = tmp_path / "page.html"
+    asked = MADE[0].user_turns[0]
+    of = {"report": ["report", "--out", page], "trace": ["trace", MADE[0].id, "--html", page]}[command]
+    done = coevolve(*of, "--workspace", closed.root)
+    assert "texts are left out" in done.out
+    assert asked not in page.read_text()
+    assert MADE[0].id in page.read_text()
+    done = coevolve(*of, "--include-protected", "--workspace", closed.root)
+    assert "warning: it has texts" in done.out
+    assert asked in page.read_text()
 
 
 class Receiver(BaseHTTPRequestHandler):
