@@ -56,7 +56,7 @@ class Venv:
 
     def install(self) -> Path:
         """Its folder, made unless it is there; several processes may ask at once. InfraError where pip fails."""
-        with _locked(self.folder) as lock:
+        with locked(self.folder) as lock:
             if not self.installed:
                 self._make(lock)
         return self.folder
@@ -87,7 +87,8 @@ def envs_dir() -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
+def locked(folder: Path) -> Iterator[int]:
+    """Whoever installs in the folder waits here for another process that does; the lock's file descriptor."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -302,7 +302,7 @@ def test_a_bad_line_of_a_data_file_is_named(tmp_path: Path, line: str, words: st
 
 
 def test_the_registry_knows_its_names_and_options() -> None:
-    assert registry.names() == ["bfcl", "text2sql"]
+    assert registry.names() == ["appworld", "bfcl", "text2sql"]
     assert registry.get("text2sql") is builtin()
     with pytest.raises(UsageError, match=r"env 'nope'.*choose from appworld, bfcl, text2sql"):
         registry.get("nope")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from envs.errors import InfraError
-from envs.venvs import Venv, envs_dir
+from envs.venvs import Venv, envs_dir, locked
 from envs.worker import Limits, Pool, Program
 from store.errors import UsageError
 
@@ -67,10 +67,12 @@ class Place:
 
     def install(self, data: Data | None = None) -> str:
         """What was done, in words. Without `data`, what is there stays; where nothing is, the official data is
-        downloaded, and where that fails the small world is made. InfraError where it can't be done."""
+        downloaded, and where that fails the small world is made; several processes may ask at once. InfraError where it
+        can't be done."""
         VENV.install()
-        if self.data is None or data not in (None, self.data):
-            self._make(data)
+        with locked(self.root):
+            if self.data is None or data not in (None, self.data):
+                self._make(data)
         kind = "the official data" if self.data == "download" else "the small world"
         return f"appworld is installed in {VENV.folder}, {kind} in {self.root}"
 
