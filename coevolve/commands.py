@@ -476,8 +476,7 @@ def rebuild_command(*, workspace: str | None, **_: Any) -> tuple[Any, Any, list[
 def env_list_command() -> Result:
     table = Table(columns=["name", "version", "worlds", "seed_tasks", "suites"], rows=[])
     for name in registry.names():
-        venv = registry.venv(name)
-        if venv and not venv.installed:
+        if not registry.installed(name):
             table.rows.append((name, f"not installed: coevolve env install {name}", None, None, None))
             continue
         env = registry.get(name)

@@ -80,10 +80,10 @@ def _environments() -> Iterator[Finding]:
     """Environments with packages of their own: whether those are there, and work."""
     for venv in registry.venvs():
         what, fix = f"env {venv.name}", f"coevolve env install {venv.name}"
-        if not venv.installed:
-            yield _finding("ok", what, "not installed: needed only for this environment", fix)
-            continue
         try:
+            if not registry.installed(venv.name):
+                yield _finding("ok", what, "not installed: needed only for this environment", fix)
+                continue
             worlds = len(registry.get(venv.name).worlds("train"))
             yield _finding("ok", what, f"{venv.folder}, {worlds} worlds to train in")
             for check, found, good in registry.checkup(venv.name):

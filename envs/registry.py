@@ -125,6 +125,18 @@ def _make(name: str) -> Callable[..., Env]:
     return _ENVS[name]
 
 
+def installed(name: str) -> bool:
+    """Whether all is there that the environment needs: its packages, its data."""
+    needed = venv(name)
+    if needed and not needed.installed:
+        return False
+    try:
+        get(name)
+    except UsageError:
+        return False
+    return True
+
+
 def explorer(name: str) -> Explorer:
     """The procedural explorer of an environment: it plays a chat model's part without a model."""
     if name not in _EXPLORERS:

@@ -10,6 +10,7 @@ from coevolve.config import Settings
 from coevolve.loop import Loop
 from coevolve.workspace import Workspace
 from evals.run import scores
+from evals.suites import slices
 from store.rows import Phase, Run, Task
 from store.snapshot import freeze
 from tests.fakes import EchoEnv
@@ -58,7 +59,7 @@ def played(loop: Loop, version: int, **right: int) -> None:
             )
             for at, item in enumerate(tasks)
         ]
-        loop.store.append(rows, scores(loop.run.id, version, name, tasks, rows, set()))
+        loop.store.append(rows, scores(loop.run.id, version, name, slices(loop.env, tasks), rows))
 
 
 def trained(loop: Loop, version: int) -> None:

@@ -40,7 +40,7 @@ for name in ("torch", "transformers", "peft", "trl", "datasets", "accelerate", "
 for package in ("coevolve", "graphs", "envs", "store", "evals"):
     module = importlib.import_module(package)
     for info in pkgutil.walk_packages(module.__path__, package + "."):
-        if not info.name.endswith("__main__") and info.name.split(".")[2:3] != ["worker"]:
+        if not info.name.endswith("__main__") and info.name.split(".")[2:3] not in (["worker"], ["mini"]):
             importlib.import_module(info.name)
 print("ok")
 """
