@@ -353,7 +353,7 @@ def refined(**options: Any) -> None:
 @click.option("--long", is_flag=True, help="One wide table, with the reasons of rejections and every number.")
 def status(**options: Any) -> None:
     """Tell where a run stands: scores, signals, what waits."""
-    from coevolve.commands import status_command
+    from coevolve.questions import status_command
 
     emit(options, *status_command(**options))
 
@@ -367,7 +367,7 @@ def why(task: str, **options: Any) -> None:
 
     Signal, evidence, exploration, verdict, snapshots, later scores.
     """
-    from coevolve.commands import why_command
+    from coevolve.questions import why_command
 
     emit(options, *why_command(task=task, **options))
 
@@ -396,7 +396,7 @@ def report(**options: Any) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV on stdout.")
 def sql(as_csv: bool, **options: Any) -> None:
     """Ask the store in SQL, also while a run is writing."""
-    from coevolve.commands import sql_command
+    from coevolve.questions import sql_command
 
     table = sql_command(**options)
     if not table.rows:
@@ -475,7 +475,7 @@ def check(**options: Any) -> None:
 
     Compares index, journal and snapshots; exit code 1 if anything is lost or differs.
     """
-    from coevolve.commands import check_command
+    from coevolve.questions import check_command
 
     problems, shown = check_command(**options)
     emit(options, problems, shown)
@@ -490,7 +490,7 @@ def rebuild(**options: Any) -> None:
 
     The index is made from the journal, snapshots from the rows of the store.
     """
-    from coevolve.commands import rebuild_command
+    from coevolve.questions import rebuild_command
 
     data, shown, errors = rebuild_command(**options)
     emit(options, data, shown)
@@ -507,7 +507,7 @@ def env() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def env_list(**options: Any) -> None:
     """List the environments with worlds and tasks."""
-    from coevolve.commands import env_list_command
+    from coevolve.questions import env_list_command
 
     emit(options, *env_list_command())
 
@@ -518,7 +518,7 @@ def env_list(**options: Any) -> None:
 @click.option("--data", metavar="KIND", help="appworld: download (official) or mini (small, generated).")
 def install(name: str, root: str | None, data: str | None) -> None:
     """Install what an environment needs beyond this package."""
-    from coevolve.commands import env_install_command
+    from coevolve.questions import env_install_command
 
     click.echo(env_install_command(name, root, data))
 

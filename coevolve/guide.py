@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coevolve import phases, wiring
-from coevolve.loop import Loop
 from coevolve.rounds import of_round, percent
 from coevolve.workspace import RunFolder, Workspace
 from store.errors import CoevolveError
 from store.rows import Phase, Run
 from store.signals import KINDS
 
+if TYPE_CHECKING:
+    from coevolve.loop import Loop
+
 DEFAULT_ROUNDS = 3
 
 
 def next_step(place: Workspace, run: RunFolder) -> str:
     """The sub-command that takes the run on, step by step."""
+    from coevolve import wiring  # here: `status` does without the graphs
+
     if not wiring.trainable(place.store.rows(Run, "id = ?", [run.id])[0].policy):
         return f"coevolve eval{on(place, run)}"
     done = {(row.t, row.name.split()[0]) for row in place.store.rows(Phase, "run = ?", [run.id])}
@@ -95,6 +98,8 @@ def validated(loop: Loop, t: int, counts: dict[str, Any], *, frozen_before: bool
 
 def evolved(loop: Loop, rounds: list[dict[str, Any]]) -> str:
     """The best version, what the final suite gave it, where it lies, and how to add rounds."""
+    from coevolve import phases
+
     lines = []
     settings = loop.settings.eval
     best = phases.best_version(loop) if settings.suites else None

@@ -31,6 +31,12 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert [name for name in heavy if f"'{name}'" in loaded] == []
 
 
+def test_questions_import_no_graphs(tmp_path: Path) -> None:
+    loaded = python("import sys, coevolve.questions; print(sorted(m for m in sys.modules if '.' not in m))", tmp_path)
+    heavy = ["torch", "transformers", "litellm", "langgraph", "langchain_core", "pydantic"]
+    assert [name for name in heavy if f"'{name}'" in loaded] == []
+
+
 def test_everything_but_training_imports_without_the_train_extra(tmp_path: Path) -> None:
     """The base install has no torch: block the extra's packages and import every module but those of other venvs."""
     code = """
