@@ -33,7 +33,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 def test_questions_import_no_graphs(tmp_path: Path) -> None:
     loaded = python("import sys, coevolve.questions; print(sorted(m for m in sys.modules if '.' not in m))", tmp_path)
-    heavy = ["torch", "transformers", "litellm", "langgraph", "langchain_core", "pydantic"]
+    heavy = ["torch", "transformers", "litellm", "langgraph", "langchain_core"]
     assert [name for name in heavy if f"'{name}'" in loaded] == []
 
 
