@@ -1,4 +1,4 @@
-"""One episode that is played from outside, call by call: by an MCP client (envs/mcp.py), by TRL's trainer (envs/trl.py).
+"""One episode played from outside, call by call: by an MCP client (envs/mcp.py), by TRL's trainer (envs/trl.py).
 
 It goes through the same `Episode` as our own rollouts do, so deadlines, faults and grading are the same; its rows are
 kept nowhere, for whoever plays is no policy of ours.
@@ -112,7 +112,7 @@ class _Outside:
     version = 0
     batch = 1
     concurrent = True
-    step = None
+    step: int | None = None
 
     async def sample(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         return [PolicyUnavailable("it plays from outside") for _ in requests]
