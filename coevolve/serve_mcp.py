@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 
 from envs import registry
@@ -21,14 +22,13 @@ def serve_mcp_command(name: str, suite: str | None, task: str | None, port: int 
         raise UsageError(f"env serve-mcp: {error}; run `pip install '.[mcp]'` in the clone") from error
     env = registry.get(name)
     served = mcp.server(env, tasks_of(env, suite, task))
-    with contextlib.suppress(KeyboardInterrupt):
-        if port is None:
-            asyncio.run(mcp.serve_stdio(served))
-        else:
-            with mcp.listening(port) as at:
-                sys.stderr.write(f"{name} at http://{mcp.HOST}:{at.getsockname()[1]}/mcp; ctrl-C ends it\n")
-                sys.stderr.flush()
-                mcp.serve_http(served, at)
+    if port is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing else ends the thread that reads stdin
+        return asyncio.run(mcp.serve_stdio(served))
+    with mcp.listening(port) as at, contextlib.suppress(KeyboardInterrupt):
+        sys.stderr.write(f"{name} at http://{mcp.HOST}:{at.getsockname()[1]}/mcp; ctrl-C ends it\n")
+        sys.stderr.flush()
+        mcp.serve_http(served, at)
 
 
 def tasks_of(env: Env, suite: str | None, task: str | None) -> list[Task]:
