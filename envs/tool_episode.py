@@ -31,7 +31,7 @@ class Answer:
 
 
 class ToolEpisode:
-    """Single-use: start, call ... call, finish. Safe for calls that come side by side: they are taken one by one."""
+    """Single-use: start, call ... call, finish, one after the other, all in one event loop; then close."""
 
     def __init__(self, env: Env, task: Task, *, deadline_s: float = DEADLINE_S) -> None:
         self.task = task
@@ -39,7 +39,6 @@ class ToolEpisode:
         self._episode = Episode(
             terms=self._terms, job=Job(task=task, k=0, seed=0), group=Group(1, quorum=1.0, grace_s=0.0)
         )
-        self._one_by_one = asyncio.Lock()
 
     @property
     def outcome(self) -> Outcome | None:
@@ -72,8 +71,7 @@ class ToolEpisode:
     async def finish(self) -> Outcome:
         """The outcome; an episode that is still played ends here, as when a policy has no more to do."""
         await self._act(DONE)
-        async with self._one_by_one:
-            await self._episode.finish()
+        await self._episode.finish()
         assert self.outcome is not None
         return self.outcome
 
@@ -83,17 +81,16 @@ class ToolEpisode:
         await self._terms.closing.wait()
 
     async def _act(self, message: Message) -> Answer:
-        async with self._one_by_one:
-            steps, shown = len(self._episode.steps), len(self._episode.messages) + 1
-            try:
-                await self._episode.answer(Completion(message=message), 0.0)
-            except asyncio.CancelledError:
-                # nobody knows how far it got, so nobody can go on from here
-                self._episode.end(Outcome(kind="infra", detail="a call was cancelled while it was at work"))
-                raise
-            taken = self._episode.steps[steps:]
-            failed = taken[0].failed if taken else True
-            return Answer(_text(self._episode.messages[shown:]), failed)
+        steps, shown = len(self._episode.steps), len(self._episode.messages) + 1
+        try:
+            await self._episode.answer(Completion(message=message), 0.0)
+        except asyncio.CancelledError:
+            # nobody knows how far it got, so nobody can go on from here
+            self._episode.end(Outcome(kind="infra", detail="a call was cancelled while it was at work"))
+            raise
+        taken = self._episode.steps[steps:]
+        failed = taken[0].failed if taken else True
+        return Answer(_text(self._episode.messages[shown:]), failed)
 
 
 def tools_of(env: Env, tasks: Iterable[Task]) -> dict[str, Json]:

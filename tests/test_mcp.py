@@ -21,12 +21,12 @@ import envs
 from coevolve.serve_mcp import tasks_of
 from envs import registry
 from envs.bfcl.env import Bfcl
-from envs.protocols import Env
+from envs.protocols import Env, Message, Observation, Session
 from envs.text2sql.session import tool_schemas
 from store.errors import UsageError
 from store.rows import Task
 from tests.cli import coevolve
-from tests.fakes import EchoEnv
+from tests.fakes import EchoEnv, EchoSession
 
 pytest.importorskip("mcp")
 
@@ -216,6 +216,22 @@ def test_hostile_calls_are_answered_and_the_server_goes_on(calls: list[tuple[str
         return await client.call_tool("submit_sql", {"sql": task.reference})
 
     assert verdict(played(play, tasks=SQL.seed_tasks()[:1])) == ("scored", 1.0, False)
+
+
+def test_text_that_cannot_be_sent_is_sent_as_it_can_be() -> None:
+    class Broken(EchoSession):
+        async def act(self, message: Message) -> Observation:
+            return Observation(messages=[{"role": "tool", "content": "\ud800!"}], done=False)
+
+    class BrokenEnv(EchoEnv):
+        def open(self, world: str, task: Task | None = None, *, tools: bool = False) -> Session:
+            return Broken(task, tools=tools, turns=1, fault=None)
+
+    async def play(client: Client) -> str:
+        await client.call_tool("new_episode")
+        return text(await client.call_tool("look"))
+
+    assert played(play, BrokenEnv(), mode="legacy") == "?!"
 
 
 def test_a_user_of_several_turns_is_replied_to(bfcl: Bfcl) -> None:
