@@ -201,7 +201,7 @@ def test_trl_trains_a_step_on_rewards_of_execution(tmp_path: Path, monkeypatch: 
     answers = [str(task.reference), "SELECT 1"]
     calls = [json.dumps({"name": "submit_sql", "arguments": {"sql": sql}}) for sql in answers]
     said = [f"<tool_call>\n{call}\n</tool_call>" for call in calls]
-    folder = write(tmp_path / "model", [*said, "no idea"], seed=0, context=8192)
+    folder = write(tmp_path / "model", said, seed=0, context=8192)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = qwen2_5_chat_template
     seen: list[tuple[Any, float]] = []
@@ -228,10 +228,10 @@ def test_trl_trains_a_step_on_rewards_of_execution(tmp_path: Path, monkeypatch: 
             max_steps=1,
             logging_steps=1,
             learning_rate=1e-2,
-            num_generations=16,
-            per_device_train_batch_size=16,
-            max_completion_length=64,
-            max_tool_calling_iterations=2,
+            num_generations=8,
+            per_device_train_batch_size=8,
+            max_completion_length=200,
+            max_tool_calling_iterations=1,
             seed=1,
         ),
     )
@@ -239,10 +239,9 @@ def test_trl_trains_a_step_on_rewards_of_execution(tmp_path: Path, monkeypatch: 
     trainer.train()
     rewards = [reward for _, reward in seen]
     first = [calls[0]["function"]["arguments"]["sql"] if calls else None for calls, _ in seen]
-    assert [reward for sql, reward in zip(first, rewards, strict=True) if sql == answers[0]].count(1.0) > 0
-    assert {reward for sql, reward in zip(first, rewards, strict=True) if sql == answers[1]} == {0.0}
-    assert all(reward == 1.0 for sql, reward in zip(first, rewards, strict=True) if sql == answers[0])
+    assert rewards == [float(sql == task.reference) for sql in first]
+    assert set(rewards) == {0.0, 1.0}
     logged = trainer.state.log_history[0]
     assert logged["rewards/text2sql/mean"] == pytest.approx(sum(rewards) / len(rewards))
-    assert logged["tools/failure_frequency"] == 0
+    assert (logged["tools/call_frequency"] > 0, logged["tools/failure_frequency"]) == (True, 0)
     assert any(not torch.equal(before[name], weight) for name, weight in trainer.model.named_parameters())
