@@ -7,7 +7,7 @@ kept nowhere, for whoever plays is no policy of ours.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 
 from envs.episode import Episode, Job, Terms
@@ -56,7 +56,7 @@ class ToolEpisode:
 
         "" if the environment could not be opened; `outcome` says why. UsageError for a world that is not there.
         """
-        await self._episode.start()
+        await self._whole(self._episode.start())
         return _text(self._episode.messages)
 
     async def call(self, name: str, args: Json) -> Answer:
@@ -71,7 +71,7 @@ class ToolEpisode:
     async def finish(self) -> Outcome:
         """The outcome; an episode that is still played ends here, as when a policy has no more to do."""
         await self._act(DONE)
-        await self._episode.finish()
+        await self._whole(self._episode.finish())
         assert self.outcome is not None
         return self.outcome
 
@@ -82,15 +82,18 @@ class ToolEpisode:
 
     async def _act(self, message: Message) -> Answer:
         steps, shown = len(self._episode.steps), len(self._episode.messages) + 1
-        try:
-            await self._episode.answer(Completion(message=message), 0.0)
-        except asyncio.CancelledError:
-            # nobody knows how far it got, so nobody can go on from here
-            self._episode.end(Outcome(kind="infra", detail="a call was cancelled while it was at work"))
-            raise
+        await self._whole(self._episode.answer(Completion(message=message), 0.0))
         taken = self._episode.steps[steps:]
         failed = taken[0].failed if taken else True
         return Answer(_text(self._episode.messages[shown:]), failed)
+
+    async def _whole(self, work: Awaitable[None]) -> None:
+        """All of it or nothing: of what was cancelled nobody knows how far it got, so nobody can go on from there."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            self._episode.end(Outcome(kind="infra", detail="a call was cancelled while it was at work"))
+            raise
 
 
 def tools_of(env: Env, tasks: Iterable[Task]) -> dict[str, Json]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,7 +35,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent, ToolListChangedNotification
 
-from envs.mcp import server
+from envs import mcp
+from envs.mcp import Clients, server
 
 Play = Callable[[Client], Awaitable[Any]]
 SQL = registry.get("text2sql")
@@ -162,22 +164,42 @@ def test_why_a_task_is_defective_is_not_told() -> None:
     assert "echo" not in text(result)
 
 
-def test_an_episode_whose_call_was_cancelled_is_lost() -> None:
+@pytest.mark.parametrize(
+    ("fault", "hangs"), [("sleep_start", "new_episode"), ("sleep", "say"), ("sleep_grade", "finish")]
+)
+def test_an_episode_whose_call_was_cancelled_is_lost(fault: Any, hangs: str) -> None:
     env = EchoEnv()
-    env.faults[env.seed_tasks()[0].id] = [None, "sleep"]
+    task = env.seed_tasks()[0].id
+    env.faults[task] = [None, fault]
 
     async def play(client: Client) -> tuple[CallToolResult, CallToolResult]:
-        await client.call_tool("new_episode")
+        args = {"new_episode": {"task": task}, "say": {"word": "ping"}, "finish": {}}
+        if hangs != "new_episode":
+            await client.call_tool("new_episode", args["new_episode"])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await client.call_tool("say", {"word": "ping"})
+                await client.call_tool(hangs, args[hangs])
         lost = await client.call_tool("finish")
-        await client.call_tool("new_episode", {"task": env.seed_tasks()[0].id})
-        return lost, await client.call_tool("say", {"word": "ping"})
+        await client.call_tool("new_episode", args["new_episode"])
+        return lost, await client.call_tool("say", args["say"])
 
     lost, after = played(play, env)
     assert verdict(lost) == ("infra", None, True)
     assert verdict(after)[1] == 1.0
+
+
+def test_the_episode_of_a_client_that_is_gone_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = EchoEnv()
+
+    async def run() -> None:
+        clients = Clients(env, env.seed_tasks(), {}, 1.0)
+        gone, here = (SimpleNamespace(request=SimpleNamespace(headers={"mcp-session-id": key})) for key in "ab")
+        await (await clients.of(gone)).call("new_episode", {})  # type: ignore[arg-type]
+        monkeypatch.setattr(mcp, "IDLE_S", -1.0)
+        await clients.of(here)  # type: ignore[arg-type]
+        assert [session.closed for session in env.sessions] == [True]
+
+    asyncio.run(run())
 
 
 def test_calls_side_by_side_are_taken_one_by_one() -> None:
