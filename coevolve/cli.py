@@ -500,7 +500,7 @@ def rebuild(**options: Any) -> None:
 
 @main.group()
 def env() -> None:
-    """List environments, or install what they need."""
+    """List environments, install what they need, or serve one."""
 
 
 @env.command("list")
@@ -521,6 +521,23 @@ def install(name: str, root: str | None, data: str | None) -> None:
     from coevolve.questions import env_install_command
 
     click.echo(env_install_command(name, root, data))
+
+
+@env.command("serve-mcp")
+@click.argument("name")
+@click.option("--suite", metavar="NAME", help="Serve a held-out suite. [default: the seed tasks]")
+@click.option("--task", metavar="ID", help="Serve this one of the tasks alone.")
+@click.option(
+    "--http", "port", type=click.IntRange(0, 65535), help="Port of this machine, 0 = a free one. [default: stdio]"
+)
+def serve_mcp(**options: Any) -> None:
+    """Let any MCP client play an environment; needs the extra `mcp`.
+
+    Its tools as they are, and list_tasks, new_episode, finish. stdout carries the protocol alone.
+    """
+    from coevolve.serve_mcp import serve_mcp_command
+
+    serve_mcp_command(**options)
 
 
 def emit(options: dict[str, Any], data: Any, shown: Any) -> None:

@@ -121,6 +121,12 @@ class Episode:
         else:
             await self._turn(completion, seconds)
 
+    async def finish(self) -> None:
+        """Score it as it stands."""
+        outcome = await self._ask(self._grade)
+        if outcome is not None:
+            self.end(outcome)
+
     def end(self, outcome: Outcome) -> None:
         if self.outcome is None:
             self.outcome = outcome
@@ -144,9 +150,7 @@ class Episode:
         self.steps.append(step)
         self.messages += [completion.message, *shown]
         if done or len(self.steps) >= MAX_TURNS:
-            outcome = await self._ask(self._grade)
-            if outcome is not None:
-                self.end(outcome)
+            await self.finish()
 
     async def _ask(self, work: Callable[[*Args], Awaitable[T]], *args: *Args) -> T | None:
         """What the session gives in what is left of the deadline. None: it gave nothing, and the episode has ended."""

@@ -51,7 +51,7 @@ def resolve(keep: Iterable[str]) -> bool:
         constraints.write("\n".join(keep))
         constraints.flush()
         line = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        wanted = [*EXTRA, ".[train,embed,otel,dev]", *needs_of_vllm()]
+        wanted = [*EXTRA, ".[train,embed,otel,mcp,dev]", *needs_of_vllm()]
         return subprocess.run([*line, "-c", constraints.name, *wanted]).returncode == 0
 
 

@@ -172,6 +172,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "db rebuild": ["--json", "--workspace"],
         "env list": ["--json"],
         "env install": ["--data", "--root"],
+        "env serve-mcp": ["--http", "--suite", "--task"],
     }
 
 
@@ -193,7 +194,7 @@ def test_the_help_of_run_is_that_of_the_command(command: str, words: str) -> Non
 
 
 def test_an_unknown_sub_command_is_answered_with_the_known_ones() -> None:
-    assert "No such command 'show'. The commands are list, install." in coevolve("env", "show").err
+    assert "No such command 'show'. The commands are list, install, serve-mcp." in coevolve("env", "show").err
     assert "Did you mean 'status'?" in coevolve("statu").err
 
 
