@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from envs.appworld.checkup import _solution
 from envs.appworld.env import SPLITS, AppWorld
+from envs.appworld.place import Place
 from envs.errors import InvalidTask
 from envs.worker import WorkerError
 from tests.appworld_play import COUNT, NOTE, PAY, WORLD, message, official, play, run, synthetic
@@ -58,16 +62,18 @@ def test_what_the_engine_raises_for_the_agent_is_a_score(appworld: AppWorld) -> 
     assert (outcome.score, outcome.violation) == (1.0, None)
 
 
-def test_a_task_without_a_solution_is_invalid_and_doctor_says_so(appworld: AppWorld) -> None:
+def test_a_task_without_a_solution_is_invalid_and_doctor_says_so(appworld: AppWorld, tmp_path: Path) -> None:
     task = official(appworld, appworld.catalog["splits"]["train"][0])
-    solution = appworld.place.root / "data" / "tasks" / task.world / "ground_truth" / "compiled_solution.py"
-    aside = solution.rename(solution.with_suffix(".aside"))
+    root = tmp_path / "root"
+    shutil.copytree(appworld.place.root, root, ignore=shutil.ignore_patterns("runs"))
+    (root / "data" / "tasks" / task.world / "ground_truth" / "compiled_solution.py").unlink()
+    own = AppWorld(Place(root))
     try:
         with pytest.raises(InvalidTask, match="no_solution"):
-            run(appworld.replay(task))
-        what, found, good = _solution(appworld, task)
+            run(own.replay(task))
+        what, found, good = _solution(own, task)
     finally:
-        aside.rename(solution)
+        own.close()
     assert (what, good) == ("a solution", False)
     assert task.world in found
 

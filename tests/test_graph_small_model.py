@@ -11,7 +11,7 @@ from envs import registry
 from graphs.runner import explore_all, validate_all
 from graphs.settings import ExploreSettings, ModelSettings
 from graphs.state import Evidence, ExploreJob, StepView
-from store.rows import Candidate, Exploration, Row, Signal, Step, Task, Trajectory, Verdict
+from store.rows import Candidate, Exploration, Row, Signal, Span, Step, Task, Trajectory, Verdict
 from tests.small_explorer import small_explorers
 from training.smollm2 import smollm2
 
@@ -78,4 +78,4 @@ def test_the_protocol_holds(tmp_path: Path) -> None:
     assert len(admitted) == sum(verdict.adopt for verdict in verdicts)
     for task in admitted:
         assert asyncio.run(env.replay(task)).success
-    assert {type(row) for row in [*rows, *decided]} <= {Exploration, Trajectory, Step, Candidate, Verdict, Task}
+    assert {type(row) for row in [*rows, *decided]} <= {Exploration, Trajectory, Step, Candidate, Verdict, Task, Span}

@@ -17,6 +17,7 @@ from envs.errors import InfraError, PolicyUnavailable
 from envs.protocols import Completion, Request
 from store.errors import UsageError
 from tests.tiny_model import write_random_model
+from training.completions import complete
 from training.config import EngineSettings, ModelSettings, SftSettings
 from training.guard import members
 from training.model import load_model
@@ -187,19 +188,21 @@ def test_another_runs_server_is_refused_and_its_own_can_be_attached(engine: VLLM
     assert len(sample(served, REQUESTS)) == len(REQUESTS)
 
 
-def test_a_killed_engine_is_started_again_with_the_last_weights(engine: VLLMPolicy, folder: Path) -> None:
+def test_a_killed_engine_is_started_again_with_the_last_weights(
+    engine: VLLMPolicy, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = changed(load_model(folder, "float32"), seed=2)
     engine.load(model.named_parameters(), version=5, step=11)
     group = guard(engine)
 
-    async def killed() -> list[Completion | Exception]:
-        running = asyncio.create_task(engine.sample([a_request("k", seed, tokens=3900) for seed in range(12)]))
-        await asyncio.sleep(0.4)
-        kill_the_engine(group)
-        return await running
+    async def killed(*arguments: Any) -> list[Completion | Exception]:
+        kill_the_engine(group)  # after the look whether it is alive
+        return await complete(*arguments)
 
-    entries = asyncio.run(killed())
-    assert any(isinstance(entry, InfraError) for entry in entries), "those that had not ended yet"
+    with monkeypatch.context() as patch:
+        patch.setattr("training.vllm.complete", killed)
+        entries = asyncio.run(engine.sample([a_request("k", seed) for seed in range(12)]))
+    assert all(isinstance(entry, InfraError) for entry in entries)
     assert healthy(engine._served.url), "who tries again need not wait"
     assert difference(model, REQUESTS, sample(engine, REQUESTS)) < 1e-4
     assert (engine.version, engine.step) == (5, 11)
