@@ -186,10 +186,9 @@ async def polish(state: ValidateState, config: RunnableConfig) -> ValidateState:
         return ValidateState(edit=_edit(task, [], f"unreadable: {said[:200]}"), edited=None, spent=spent)
     try:
         edited = polishing.edited(work.env, _draft(state, task.world), task, turns)
-        problem = work.known.problem(edited) or await _replayed(work, edited)
     except InvalidTask as error:
-        problem = f"{error.reason}: {error.detail}"
-    if problem:
+        return ValidateState(edit=_edit(task, turns, f"{error.reason}: {error.detail}"), edited=None, spent=spent)
+    if problem := work.known.problem(edited) or await _replayed(work, edited):
         return ValidateState(edit=_edit(task, turns, problem), edited=None, spent=spent)
     return ValidateState(edited=msgspec.to_builtins(edited), spent=spent)
 
