@@ -29,8 +29,8 @@ from tests.scripted import ScriptedChatModel, calls, says
 ASKED = "asked.jsonl"
 CONCURRENCY = 3
 JUDGES = ("judge0", "judge1", "judge2")
-ANSWER_S = 0.003
-"""Long enough for several calls to be in flight."""
+ANSWER_S = {"judge0": 0.0, "judge1": 0.02, "judge2": 0.04}
+"""Seconds until a judge answers: some votes are on record while others of the same candidate are in flight."""
 CANDIDATES = [candidate(f"word{at}", index=at, turns=[f"say word{at}"]) for at in range(5)]
 
 
@@ -44,7 +44,7 @@ def player(fuse: Fuse, folder: Path, name: str) -> ScriptedChatModel:
         os.write(file, line)
         os.close(file)
         fuse.event()
-        time.sleep(ANSWER_S)
+        time.sleep(ANSWER_S.get(name, 0.0))
         return answer(name, role, payload, messages)
 
     return ScriptedChatModel(policy=play)

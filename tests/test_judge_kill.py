@@ -49,7 +49,7 @@ def test_the_phase_exercises_what_it_should(whole: tuple[list[Json], Counter[tup
 
 
 def killed_and_resumed(whole: tuple[list[Json], Counter[tuple[str, ...]], int], folder: Path, at: int) -> int:
-    """Dies at the event and is run again; the number of votes that were on record by then."""
+    """Dies at the event and is run again; the number of votes on record by then whose candidate was undecided."""
     rows, requests, _ = whole
     assert run_killed(folder, at, judging) == -9
     left = read_rows(folder / "rows.jsonl")
@@ -68,7 +68,7 @@ def killed_and_resumed(whole: tuple[list[Json], Counter[tuple[str, ...]], int], 
     assert lost["editor"] <= CONCURRENCY
     assert len(twice) - lost["editor"] <= CONCURRENCY * CALLS["polish"], "more than were in flight"
     assert set(before) | set(again) == set(requests)
-    return len(heard)
+    return sum(reference not in decided for _, _, reference in heard)
 
 
 def _role(vote: Vote) -> str:
@@ -84,4 +84,4 @@ def test_killed_once(whole: tuple[list[Json], Counter[tuple[str, ...]], int], tm
 def test_killed_at_every_fifth_event(whole: tuple[list[Json], Counter[tuple[str, ...]], int], tmp_path: Path) -> None:
     heard = [killed_and_resumed(whole, tmp_path / str(at), at) for at in range(1, int(0.9 * whole[2]), 5)]
     assert heard[0] == 0
-    assert len(set(heard)) > 5, "kills fell between votes"
+    assert sum(map(bool, heard)) > 20, "kills fell between votes"
