@@ -97,7 +97,27 @@ Work = Callable[[Fuse, Path, Path, Append], Coroutine[Any, Any, None]]
 """(fuse, rows file, checkpoints, append): what is run, and may be killed at any event."""
 
 
-def run(folder: Path, kill_at: int, work: Work) -> None:
+async def phases(fuse: Fuse, path: Path, checkpoints: Path, append: Append) -> None:
+    """Explorations, and the validation of their candidates."""
+    common: dict[str, Any] = {
+        "env": CountingEcho(fuse),
+        "model": "scripted",
+        "factory": lambda seed: ScriptedChatModel(policy=policy(fuse)),
+        "seed": 0,
+        "append": append,
+        "checkpoints": checkpoints,
+        "calls": ModelSettings(concurrency=2, attempts=1),
+    }
+    done = {row.id for row in read_rows(path) if isinstance(row, Exploration)}
+    await explore_all([job(0), job(1, signal=signal())], done=done, **common)
+    rows = read_rows(path)
+    decided = {row.candidate_id for row in rows if isinstance(row, Verdict)}
+    pending = [row for row in rows if isinstance(row, Candidate) and row.id not in decided]
+    known = [row for row in rows if isinstance(row, Task)]
+    await validate_all(pending, t=0, known=known, held_out=[], **common)
+
+
+def run(folder: Path, kill_at: int, work: Work = phases) -> None:
     """The work; writes the number of events when it gets to the end."""
     fuse = Fuse(kill_at)
     path = folder / "rows.jsonl"
@@ -119,23 +139,3 @@ def run(folder: Path, kill_at: int, work: Work) -> None:
 
     asyncio.run(work(fuse, path, folder / "graphs.sqlite", append))
     (folder / "events").write_text(str(fuse.events))
-
-
-async def phases(fuse: Fuse, path: Path, checkpoints: Path, append: Append) -> None:
-    """Explorations, and the validation of their candidates."""
-    common: dict[str, Any] = {
-        "env": CountingEcho(fuse),
-        "model": "scripted",
-        "factory": lambda seed: ScriptedChatModel(policy=policy(fuse)),
-        "seed": 0,
-        "append": append,
-        "checkpoints": checkpoints,
-        "calls": ModelSettings(concurrency=2, attempts=1),
-    }
-    done = {row.id for row in read_rows(path) if isinstance(row, Exploration)}
-    await explore_all([job(0), job(1, signal=signal())], done=done, **common)
-    rows = read_rows(path)
-    decided = {row.candidate_id for row in rows if isinstance(row, Verdict)}
-    pending = [row for row in rows if isinstance(row, Candidate) and row.id not in decided]
-    known = [row for row in rows if isinstance(row, Task)]
-    await validate_all(pending, t=0, known=known, held_out=[], **common)

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from store.rows import Candidate, Exploration, Json, Span, Verdict
-from tests.graph_child import Work, phases, read_rows, run
+from tests.graph_child import read_rows, run
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.graph_child"])
 TIMES = {"seconds", "created_at"}
 
 
-def run_killed(folder: Path, kill_at: int, work: Work = phases) -> int | None:
-    """Exit code of one process that does the work and dies at the event."""
+def run_killed(folder: Path, kill_at: int, *work: Any) -> int | None:
+    """Exit code of one process that runs the phases, or other `work` (tests/graph_child.py), and dies at the event."""
     folder.mkdir(exist_ok=True)
-    process = CONTEXT.Process(target=run, args=(folder, kill_at, work))
+    process = CONTEXT.Process(target=run, args=(folder, kill_at, *work))
     process.start()
     process.join(60)
     return process.exitcode
 
 
 def content(folder: Path) -> list[Json]:
-    """The rows without what clocks say, in the order written; every key at most once. Spans are those of the process
-    that finished a thread, so they are left out."""
-    rows = read_rows(folder / "rows.jsonl")
+    """The rows without what clocks say, in the order written; every key at most once. Spans tell of one process."""
+    rows = [row for row in read_rows(folder / "rows.jsonl") if not isinstance(row, Span)]
     keys = [(type(row).__name__, *(getattr(row, key) for key in row.KEY)) for row in rows]
     assert len(set(keys)) == len(keys)
-    plain = [msgspec.to_builtins(row) for row in rows if not isinstance(row, Span)]
+    plain = [msgspec.to_builtins(row) for row in rows]
     return [{name: value for name, value in row.items() if name not in TIMES} for row in plain]
 
 
