@@ -102,6 +102,19 @@ def explorer_option(command: Command) -> Command:
     return click.option("--explorer", metavar="SPEC", help=text)(run)
 
 
+def polish_option(command: Command) -> Command:
+    """--polish, which stands for `--set validate.polish=true`."""
+
+    @functools.wraps(command)
+    def run(polish: bool, **options: Any) -> Any:
+        if polish:
+            options["overrides"] = (*options["overrides"], "validate.polish=true")
+        return command(**options)
+
+    text = "Let the explorer's model put tasks in better words, where judges prefer them."
+    return click.option("--polish", is_flag=True, help=text)(run)
+
+
 protected_option = click.option(
     "--include-protected", is_flag=True, help="Put in texts that a licence forbids to pass on; see docs/appworld.md."
 )
@@ -159,6 +172,7 @@ def init(directory: str) -> None:
 @env_option
 @click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
 @explorer_option
+@polish_option
 @click.option(
     "--on-drop",
     type=click.Choice(["rollback", "pause", "continue"]),
@@ -179,6 +193,7 @@ def evolve(**options: Any) -> None:
 @click.option("--resume", is_flag=True, help="Go on with a seeding that was interrupted.")
 @env_option
 @explorer_option
+@polish_option
 def seed(resume: bool, **options: Any) -> None:
     """Start a run and make D_0, its first tasks.
 
@@ -240,6 +255,7 @@ def explore(which: str, **options: Any) -> None:
 @main.command()
 @run_options()
 @explorer_option
+@polish_option
 def validate(**options: Any) -> None:
     """Decide candidates by execution, then freeze D_{t+1}."""
     from coevolve.commands import validate_command

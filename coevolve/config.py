@@ -169,9 +169,15 @@ def parse_settings(raw: Any, source: str) -> Settings:
     for key, value in _not_finite(raw):
         raise UsageError(f"{source}: {key} = {value}: input should be a finite number")
     try:
-        return Settings.model_validate(raw, strict=True)
+        settings = Settings.model_validate(raw, strict=True)
     except ValidationError as error:
         raise UsageError(f"{source}: " + "; ".join(_problem(item) for item in error.errors())) from None
+    if settings.validate_.polish and settings.explorer == "procedural":
+        raise UsageError(
+            f"{source}: validate.polish = true: the explorer is the editor, and explorer = 'procedural' can't write; "
+            'name a chat model, say explorer = "litellm:openai/gpt-4o-mini", or leave polish out'
+        )
+    return settings
 
 
 def _not_finite(raw: Any, key: str = "") -> Iterator[tuple[str, float]]:

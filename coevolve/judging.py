@@ -20,9 +20,11 @@ log = logging.getLogger(__name__)
 
 
 def judges(settings: Settings, store: Store, run: str) -> Judges | None:
-    """None where [judge] names nobody. UsageError for a model that is none, or without its key."""
+    """None where nobody is asked; without judges but with an editor, the votes on record of its own model.
+
+    UsageError for a model that is none, or without its key."""
     wanted = settings.judge
-    if not wanted.models:
+    if not wanted.models and not settings.validate_.polish:
         return None
     past: dict[Place, Vote] = {(v.candidate_id, v.stage, v.judge): v for v in store.rows(Vote, "run = ?", [run])}
     strong = named(wanted.models, settings.model, seed=settings.seed)

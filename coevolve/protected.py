@@ -64,9 +64,13 @@ def _link(link: Data) -> Data:
         **link,
         "candidate": replace(candidate, user_turns=[WITHHELD], reference=WITHHELD),
         "exploration": replace(exploration, context=WITHHELD, guide=None, error=exploration.error and WITHHELD),
-        "verdict": replace(verdict, detail=verdict.detail and WITHHELD),
+        "verdict": replace(verdict, detail=verdict.detail and WITHHELD, edit=verdict.edit and _edit(verdict.edit)),
         "steps": _steps(link["steps"]),
     }
+
+
+def _edit(edit: Data) -> Data:
+    return {**edit, "detail": edit["detail"] and WITHHELD, "before": [WITHHELD], "after": [WITHHELD]}
 
 
 def _steps(steps: list[Data]) -> list[Data]:

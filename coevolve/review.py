@@ -89,8 +89,10 @@ def _reviewable(store: Store, run: str) -> list[dict[str, str]]:
     """Candidates of the run that execution accepted: those that were adopted or that judges turned down."""
     rows = store.query(
         """
-        select c.id, c.world, c.user_turns, c.reference::varchar, any_value(j.shown)::varchar
-        from verdict v join candidate c on c.id = v.candidate_id left join vote j on j.candidate_id = c.id
+        select c.id, c.world, coalesce(k.user_turns, c.user_turns), coalesce(k.reference, c.reference)::varchar,
+               any_value(j.shown)::varchar
+        from verdict v join candidate c on c.id = v.candidate_id left join task k on k.id = v.task_id
+        left join vote j on j.candidate_id = c.id and j.stage <> 'polish'
         where v.run = ? and (v.adopt or v.reason in ('screened', 'outvoted')) group by all order by c.id
         """,
         [run],
@@ -194,7 +196,7 @@ def kappa(first: Opinions, second: Opinions) -> dict[str, float | int | None]:
 def summary(store: Store, run: str) -> dict[str, Any]:
     """Votes by judge, agreement between all who have an opinion, cost per verdict, and the reward model's report."""
     with store.reading():
-        votes = store.rows(Vote, "run = ?", [run])
+        votes = store.rows(Vote, "run = ? and stage <> 'polish'", [run])
         people = _people(store, run)
         cost = store.table(_COST, [run])
         split = store.table(_SPLIT, [run])

@@ -80,7 +80,8 @@ def _link(store: Store, verdict: Verdict) -> dict[str, Any]:
             "steps": _steps(store, exploration.trajectory_id),
         },
         "candidate": {"id": candidate.id, "user_turns": candidate.user_turns, "reference": candidate.reference},
-        "votes": _votes(store, candidate.id),
+        "edit": verdict.edit and {**verdict.edit, "votes": _votes(store, candidate.id, "stage = 'polish'")},
+        "votes": _votes(store, candidate.id, "stage <> 'polish'"),
         "verdict": {"id": verdict.id, "t": verdict.t, "reason": verdict.reason, "detail": verdict.detail},
     }
 
@@ -101,8 +102,8 @@ def _signal(store: Store, signal: Signal) -> dict[str, Any]:
     }
 
 
-def _votes(store: Store, candidate: str) -> list[dict[str, Any]]:
-    rows = store.rows(Vote, "candidate_id = ?", [candidate])
+def _votes(store: Store, candidate: str, which: str) -> list[dict[str, Any]]:
+    rows = store.rows(Vote, f"candidate_id = ? and {which}", [candidate])
     return [{"model": row.model, "stage": row.stage, "passes": row.passes, "scores": row.scores} for row in rows]
 
 
@@ -163,12 +164,28 @@ def _told_link(link: dict[str, Any]) -> list[str]:
     lines += [
         f"  step       {_short(step['action'])} -> {_short(step['observation'])}" for step in exploration["steps"]
     ]
-    for vote in link["votes"]:
-        lines.append(f"  vote       {vote['model']} {'for' if vote['passes'] else 'against'}  {_short(vote['scores'])}")
+    if link["edit"]:
+        lines += _told_edit(link["edit"])
+    lines += [_told_vote(vote) for vote in link["votes"]]
     verdict = link["verdict"]
     detail = f": {verdict['detail']}" if verdict["detail"] else ""
     lines.append(f"verdict      {verdict['reason']} in iteration {verdict['t']}{detail}")
     return lines
+
+
+def _told_edit(edit: dict[str, Any]) -> list[str]:
+    taken = edit["outcome"] == "accepted"
+    why = "" if taken else f", refused: {edit['outcome']}{', ' if edit['detail'] else ''}{_short(edit['detail'])}"
+    return [
+        f"edit         by {edit['editor']}{why}",
+        f"  before     {' / '.join(edit['before'])}",
+        f"  after      {' / '.join(edit['after']) or 'nothing that could be read'}",
+        *map(_told_vote, edit["votes"]),
+    ]
+
+
+def _told_vote(vote: dict[str, Any]) -> str:
+    return f"  vote       {vote['model']} {'for' if vote['passes'] else 'against'}  {_short(vote['scores'])}"
 
 
 def _short(value: Any, limit: int = 110) -> str:

@@ -34,13 +34,13 @@ def unfit(text: str) -> str:
 
 def unfit_draft(draft: Draft) -> str:
     """The same of everything that a draft says."""
-    return next(filter(None, map(unfit, _texts([*draft.user_turns, draft.reference]))), "")
+    return next(filter(None, map(unfit, texts([*draft.user_turns, draft.reference]))), "")
 
 
-def _texts(value: Json) -> list[str]:
+def texts(value: Json) -> list[str]:
     """Every text in a JSON value, keys included."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return [text for pair in value.items() for item in pair for text in _texts(item)]
-    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
+        return [text for pair in value.items() for item in pair for text in texts(item)]
+    return [text for item in value for text in texts(item)] if isinstance(value, list) else []

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -24,7 +24,7 @@ from envs.protocols import Env, Screen
 from graphs.known import Known
 from graphs.model import Budget, Reply, call, chat_model
 from graphs.prompting import framed
-from graphs.replies import Opinion, opinion_schema, read_opinion
+from graphs.replies import Opinion, Reader, opinion_schema, read_opinion
 from graphs.settings import REWARD_MODEL, JudgeSettings, ModelSettings
 from graphs.sitting import Voice
 from graphs.state import DEFAULT_ENV, shortened
@@ -44,6 +44,8 @@ _FOLDER = Path(__file__).parent / "prompts" / "judge"
 SYSTEM = (_FOLDER / "system.md").read_text("utf-8").strip()
 TEXT = (_FOLDER / "verdict.md").read_text("utf-8").strip()
 SCHEMA = opinion_schema()
+
+T = TypeVar("T")
 
 Place: TypeAlias = tuple[str, JudgeStage, int]
 """(candidate, stage, judge) of a vote."""
@@ -122,7 +124,7 @@ class Committee:
     async def _distilled(self, matter: Matter, screen: Screen) -> Vote:
         shown, started = self._shown(matter.task), time.monotonic()
         likely = screen(shown)
-        vote = self._vote(
+        vote = self.ballot(
             matter,
             "cheap",
             0,
@@ -132,9 +134,10 @@ class Committee:
             scores={"probability": round(likely, 4)},
             seconds=time.monotonic() - started,
         )
-        return await self._noted(vote)
+        return await self.noted(vote)
 
-    async def _noted(self, vote: Vote) -> Vote:
+    async def noted(self, vote: Vote) -> Vote:
+        """The vote, on record."""
         await self.record(vote)
         self.heard[vote.candidate_id, vote.stage, vote.judge] = vote
         return vote
@@ -151,9 +154,9 @@ class Committee:
             return self.heard[place]
         async with self.gate:
             started = time.monotonic()
-            opinion, replies = await self._ask(voice, self._messages(matter))
+            opinion, replies = await self.ask(voice, self._messages(matter), read_opinion, SCHEMA)
             passes = opinion is not None and opinion.adopt and self._high(opinion)
-            vote = self._vote(
+            vote = self.ballot(
                 matter,
                 stage,
                 judge,
@@ -165,19 +168,21 @@ class Committee:
                 replies=replies,
                 seconds=time.monotonic() - started,
             )
-            return await self._noted(vote)
+            return await self.noted(vote)
 
     def _high(self, opinion: Opinion) -> bool:
         return round(fmean(opinion.scores.values()), 9) >= self.judges.settings.min_score
 
-    async def _ask(self, voice: Voice, messages: list[BaseMessage]) -> tuple[Opinion | None, list[Reply]]:
-        """The opinion, None if it can't be read, and all that was answered."""
+    async def ask(
+        self, voice: Voice, messages: list[BaseMessage], read: Reader[T], schema: Json
+    ) -> tuple[T | None, list[Reply]]:
+        """What `read` makes of the answer, None if it can't be read, and all that was answered."""
         replies: list[Reply] = []
         for _ in range(READ_TRIES):
-            reply = await call(voice.model, messages, settings=self.calls, budget=self.budget, schema=SCHEMA)
+            reply = await call(voice.model, messages, settings=self.calls, budget=self.budget, schema=schema)
             replies.append(reply)
             try:
-                return read_opinion(reply.text), replies
+                return read(reply.text), replies
             except ValueError as error:
                 again = f"That could not be read: {error}. Answer again, with the one JSON object and nothing else."
                 messages = [*messages, AIMessage(reply.text), HumanMessage(again)]
@@ -198,7 +203,7 @@ class Committee:
         about = {"set_mean": self.standing.mean, "alike": self.standing.alike.get(task.structure, 0)}
         return {key: getattr(task, key) for key in kept} | about
 
-    def _vote(
+    def ballot(
         self,
         matter: Matter,
         stage: JudgeStage,
@@ -212,6 +217,7 @@ class Committee:
         reason: str = "",
         replies: Sequence[Reply] = (),
     ) -> Vote:
+        """A vote on the task, not on record yet."""
         return Vote(
             candidate_id=matter.candidate,
             run=self.run,

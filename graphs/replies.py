@@ -48,6 +48,10 @@ class _Finding(msgspec.Struct, forbid_unknown_fields=True):
     problem: Line | None
 
 
+class _Words(msgspec.Struct, forbid_unknown_fields=True):
+    user_turns: Turns
+
+
 Score = Annotated[float, msgspec.Meta(ge=1, le=10)]
 
 
@@ -113,6 +117,12 @@ def read_repair(text: str) -> DraftJson | None:
 def read_finding(text: str) -> str:
     """What the validator's try found wrong; empty = nothing."""
     return " ".join((_decode(text, _Finding).problem or "").split())
+
+
+def read_words(text: str) -> list[str]:
+    """What the user of a task is to say, one entry a turn."""
+    turns: list[str] = _decode(text, _Words).user_turns
+    return turns
 
 
 def read_comparison(text: str) -> tuple[float, float]:

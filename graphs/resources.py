@@ -34,6 +34,8 @@ class Resources:
     validate: ValidateSettings = field(default_factory=ValidateSettings)
     committee: Committee | None = None
     """Who may veto; None = nobody."""
+    preference: Committee | None = None
+    """Who compares the words of an edited task with those of before; None = there is no editor."""
 
 
 def model_factory(spec: str, settings: ModelSettings, *, env: str) -> ModelFactory:

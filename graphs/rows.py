@@ -119,6 +119,7 @@ def validated(
         task_id=adopted.id if adopted else None,
         repairs=state.get("repairs", 0),
         seconds=spent_so_far(state)["seconds"],
+        edit={**edit, "editor": source.model} if (edit := state.get("edit")) else None,
     )
     rows: list[Row] = [adopted, verdict] if adopted else [verdict]
     if state.get("log"):

@@ -27,6 +27,7 @@ from graphs.model import Budget, ModelFactory, in_short
 from graphs.recording import Recorder
 from graphs.resources import Resources, model_factory
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
+from graphs.sitting import Voice
 from graphs.state import DraftJson, ExploreJob, ExploreState, Guide, SignalView, ValidateState, derive_seed, shown
 from graphs.tracing import GraphName
 from store.dedupe import Index
@@ -155,17 +156,20 @@ async def validate_all(
 
     A candidate that repeats a task of `known`, or an earlier candidate that was adopted, is a duplicate; one that
     repeats an item of `held_out` is rejected; one that execution accepts may be vetoed by `judges`. `alike`, empty,
-    finds more of both. `origins`: {candidate: where its task comes from}, if not from an exploration. Stops early as
-    `explore_all` does.
+    finds more of both. With `settings.polish` the judges, or the model itself where there are none, compare the words
+    that it would give a task with those of before. `origins`: {candidate: where its task comes from}, if not from an
+    exploration. Stops early as `explore_all` does.
     """
     source = rows.Source(env=env, model=model, seed=seed)
     calls = calls or ModelSettings()
     known, held_out = list(known), list(held_out)
     queue = Known(env, known, held_out, [candidate.id for candidate in candidates], alike)
-    given = _resources(env, model, factory, calls, queue, ExploreSettings(), settings or ValidateSettings())
-    if judges and candidates:
+    settings = settings or ValidateSettings()
+    given = _resources(env, model, factory, calls, queue, ExploreSettings(), settings)
+    judges = judges or Judges(strong=[])
+    if candidates and (judges.strong or settings.polish):
         court = Committee(
-            judges=judges,
+            judges=judges if judges.strong else replace(judges, strong=[_own(source, factory, calls)]),
             env=env,
             known=Known(env, known, held_out),
             standing=Standing.of(known),
@@ -175,7 +179,9 @@ async def validate_all(
             budget=given.budget,
             record=Recorder(append),
         )
-        given = replace(given, committee=court)
+        given = replace(
+            given, committee=court if judges.strong else None, preference=court if settings.polish else None
+        )
     verdicts: list[Verdict] = []
     floor = Floor()
     async with bench(validate.builder, given, checkpoints, stop) as at:
@@ -198,6 +204,13 @@ async def validate_all(
                 if report:
                     report("validate", len(verdicts), len(candidates))
     return verdicts
+
+
+def _own(source: rows.Source, factory: ModelFactory | None, calls: ModelSettings) -> Voice:
+    """The validator's own model as the judge of words, where there is no other; without temperature."""
+    cold = calls.model_copy(update={"temperature": 0.0})
+    build = factory or model_factory(source.model, cold, env=source.env.name)
+    return Voice(spec=source.model, model=build(source.seed))
 
 
 def _validate_input(candidate: Candidate, seed: int, origin: Origin | None = None) -> ValidateState:

@@ -78,6 +78,8 @@ class ValidateSettings(BaseModel):
     """Tasks that are harder, on the environment's own scale, stay out of D, seed tasks included; 0 = no limit."""
     growth: float = Field(default=0.2, ge=0.1, le=0.3)
     """Share of |D_t| that one round may add; the surplus stays pending."""
+    polish: bool = False
+    """An editor, the explorer's model, may put what execution accepts in better words (docs/flywheel.md)."""
 
 
 class JudgeSettings(BaseModel):

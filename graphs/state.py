@@ -213,6 +213,10 @@ class ValidateState(ActState, total=False):
     """The materialised Task row."""
     rewords: str | None
     """Id of the task whose twin it may be, since it asks for the same in other words."""
+    edited: Json | None
+    """The Task row in the editor's words, until its judges have compared it."""
+    edit: Json | None
+    """As of Verdict, less the editor; None = no editor."""
     problem: str | None
     """What the last node found wrong, as `word: explanation`; None = nothing."""
     verdict: Json | None

@@ -8,6 +8,8 @@
     repair    the agent rewrites wording or reference, within a budget; back to check
     replay    the reference is replayed twice in fresh sessions: right, and identical
     noop      doing nothing must not be right
+    polish    where there is an editor: other words for the same reference, held to all that was asked of the first ...
+    prefer    ... and taken if the judges prefer them; else the candidate goes on as it was
     judge     where there are judges: none of them vetoes it (graphs/judge.py)
     twins     nothing held out, no duplicate of a known task or of an earlier candidate
     decide    the verdict: adopted if no node found a problem
@@ -29,13 +31,14 @@ from envs.errors import InfraError, InvalidTask
 from envs.protocols import Draft, Outcome
 from envs.text import unfit_draft
 from graphs import judge as judging
+from graphs import polish as polishing
 from graphs.acting import Actor, identity, place, spent_so_far
 from graphs.prompting import render
-from graphs.replies import read_finding, read_repair, read_tasks
-from graphs.resources import resources
+from graphs.replies import read_finding, read_repair, read_tasks, read_words
+from graphs.resources import Resources, resources
 from graphs.sessions import SESSIONS
 from graphs.state import RECURSION_LIMIT, ActState, DraftJson, Facts, JudgeState, ValidateState
-from store.rows import Task
+from store.rows import Json, Task
 
 REPLAYS = 2
 
@@ -143,14 +146,18 @@ async def repair(state: ValidateState, config: RunnableConfig) -> ValidateState:
 
 
 async def replay(state: ValidateState, config: RunnableConfig) -> ValidateState:
-    work = await resources(config)
-    outcomes = [await _sound(work.env.replay(_task(state))) for _ in range(REPLAYS)]
+    return ValidateState(problem=await _replayed(await resources(config), _task(state)))
+
+
+async def _replayed(work: Resources, task: Task) -> str | None:
+    """What is wrong with how the reference replays; None if nothing is."""
+    outcomes = [await _sound(work.env.replay(task)) for _ in range(REPLAYS)]
     if not outcomes[0].success:
-        return ValidateState(problem=f"replay_fails: {outcomes[0].kind}, {outcomes[0].detail}")
+        return f"replay_fails: {outcomes[0].kind}, {outcomes[0].detail}"
     if any(outcome != outcomes[0] for outcome in outcomes):
         details = " | ".join(outcome.detail or str(outcome.score) for outcome in outcomes)
-        return ValidateState(problem=f"replay_differs: {details}")
-    return ValidateState(problem=None)
+        return f"replay_differs: {details}"
+    return None
 
 
 async def noop(state: ValidateState, config: RunnableConfig) -> ValidateState:
@@ -166,6 +173,40 @@ async def _sound(playing: Awaitable[Outcome]) -> Outcome:
     if outcome.kind == "infra":
         raise InfraError(outcome.detail or "the environment failed")
     return outcome
+
+
+async def polish(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    """The task in the editor's words, or why they are refused. Words that were stripped on purpose are left alone."""
+    actor = await _actor(state, config)
+    work, task = actor.resources, _task(state)
+    if state.get("rewords") or work.known.problem(task):
+        return ValidateState(edited=None)
+    turns, said, spent = await actor.ask(polishing.editing(work.env, task), read_words)
+    if turns is None:
+        return ValidateState(edit=_edit(task, [], f"unreadable: {said[:200]}"), edited=None, spent=spent)
+    try:
+        edited = polishing.edited(work.env, _draft(state, task.world), task, turns)
+    except InvalidTask as error:
+        return ValidateState(edit=_edit(task, turns, f"{error.reason}: {error.detail}"), edited=None, spent=spent)
+    if problem := work.known.problem(edited) or await _replayed(work, edited):
+        return ValidateState(edit=_edit(task, turns, problem), edited=None, spent=spent)
+    return ValidateState(edited=msgspec.to_builtins(edited), spent=spent)
+
+
+async def prefer(state: ValidateState, config: RunnableConfig) -> ValidateState:
+    """The edited task takes the place of the task if the judges prefer its words."""
+    court = (await resources(config)).preference
+    if court is None:  # resumed without an editor
+        return ValidateState(edited=None)
+    task, edited = _task(state), msgspec.convert(state.get("edited"), Task)
+    against = await polishing.preference(court, identity(state, config), task, edited)
+    edit = _edit(task, edited.user_turns, f"not_preferred: {against}" if against else "accepted")
+    return ValidateState(task=state.get("task") if against else state.get("edited"), edit=edit, edited=None)
+
+
+def _edit(task: Task, turns: list[str], outcome: str) -> Json:
+    word, _, detail = outcome.partition(": ")
+    return {"outcome": word, "detail": detail, "before": task.user_turns, "after": turns}
 
 
 async def judge(state: ValidateState, config: RunnableConfig) -> ValidateState:
@@ -228,9 +269,17 @@ def from_replay(state: ValidateState) -> Literal["noop", "decide"]:
     return "decide" if state.get("problem") else "noop"
 
 
-async def from_noop(state: ValidateState, config: RunnableConfig) -> Literal["judge", "twins", "decide"]:
+async def from_noop(state: ValidateState, config: RunnableConfig) -> Literal["polish", "judge", "twins", "decide"]:
     if state.get("problem"):
         return "decide"
+    return "polish" if (await resources(config)).preference else await judged(state, config)
+
+
+async def from_polish(state: ValidateState, config: RunnableConfig) -> Literal["prefer", "judge", "twins"]:
+    return "prefer" if state.get("edited") else await judged(state, config)
+
+
+async def judged(state: ValidateState, config: RunnableConfig) -> Literal["judge", "twins"]:
     return "judge" if (await resources(config)).committee else "twins"
 
 
@@ -243,7 +292,7 @@ def _mend(state: ValidateState) -> Literal["repair", "decide"]:
 
 
 builder = StateGraph(ValidateState)
-for node in (abstract, check, attempt, tools, finding, repair, replay, noop, judge, twins, decide):
+for node in (abstract, check, attempt, tools, finding, repair, replay, noop, polish, prefer, judge, twins, decide):
     builder.add_node(node.__name__, node)
 builder.add_edge(START, "abstract")
 builder.add_conditional_edges("abstract", from_abstract)
@@ -254,6 +303,8 @@ builder.add_conditional_edges("finding", from_finding)
 builder.add_conditional_edges("repair", from_abstract)
 builder.add_conditional_edges("replay", from_replay)
 builder.add_conditional_edges("noop", from_noop)
+builder.add_conditional_edges("polish", from_polish)
+builder.add_conditional_edges("prefer", judged)
 builder.add_conditional_edges("judge", from_judge)
 builder.add_edge("twins", "decide")
 builder.add_edge("decide", END)

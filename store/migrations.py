@@ -66,6 +66,11 @@ def m007_spans(connection: Connection) -> None:
     connection.execute(schema.DAMAGE)
 
 
+def m008_polishing(connection: Connection) -> None:
+    """What an editor made of a task's words."""
+    connection.execute("ALTER TABLE verdict ADD COLUMN IF NOT EXISTS edit JSON")
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m001_tables,
     m002_optimiser_steps,
@@ -74,6 +79,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m005_judging,
     m006_flywheel,
     m007_spans,
+    m008_polishing,
 )
 
 

@@ -45,7 +45,7 @@ Origin = Literal["seed", "explored", "refined", "outside"]
 Purpose = Literal["train", "eval", "validate", "explore"]
 OutcomeKind = Literal["scored", "infra", "invalid"]
 SignalKind = Literal["forgetting", "boundary", "rare"]
-JudgeStage = Literal["cheap", "strong"]
+JudgeStage = Literal["cheap", "strong", "polish"]
 RefineRole = Literal["positive", "critical", "advisor", "editor", "judge"]
 
 
@@ -284,22 +284,25 @@ class Vote:
     run: str
     t: int
     stage: JudgeStage
+    """cheap, strong: is it worth training on? polish: are the edited words better than those of before?"""
     judge: int
-    """Place in `judge.models`, 0-based; 0 for the cheap one."""
+    """Place in `judge.models`, 0-based; 0 for the cheap one, and where the editor's model is the judge of words."""
     model: str
     """Spec of the model, `reward_model` for the distilled one."""
     adopt: bool | None
-    """What it said, None if that could not be read."""
+    """What it said, None if that could not be read. polish: whether the new words have the higher score."""
     passes: bool
-    """It said adopt and its mean score reaches the threshold: a vote for the candidate. All else is one against it."""
+    """It said adopt and its mean score reaches the threshold: a vote for the candidate. All else is one against it.
+    polish: a vote for the new words."""
     scores: Json
-    """{"validity", "difficulty_gain", "diversity", "realism"}, 1 to 5 each; of the reward model {"probability"}; None =
-    unreadable."""
+    """{"validity", "difficulty_gain", "diversity", "realism"}, 1 to 5 each; of the reward model {"probability"};
+    polish: {"old", "new"}, 1 to 10, means over both orders; None = unreadable."""
     reason: str
     text: str
     """What it wrote."""
     shown: Json
-    """What it judged: {"world", "user_turns", "reference", "structure", "difficulty", "set_mean", "alike"}."""
+    """What it judged: {"world", "user_turns", "reference", "structure", "difficulty", "set_mean", "alike"}; polish:
+    "before" too, the words that were to be replaced."""
     prompt_tokens: int
     completion_tokens: int
     cost: float
@@ -326,6 +329,9 @@ class Verdict:
     repairs: int
     """How often the validator rewrote wording or reference before the decision."""
     seconds: float
+    edit: Json = None
+    """What an editor made of the words: {"outcome", "detail", "before", "after", "editor"} (docs/flywheel.md);
+    `accepted`, or one stable word for why the words of before stayed. None = nobody edited them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

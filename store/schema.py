@@ -132,7 +132,7 @@ VIEWS: dict[str, str] = {
                ON done.signal_id = s.id""",
     "v_lineage": """
         -- Why a task is there: task -> verdict -> candidate -> exploration -> signal; NULLs where a link is absent.
-        SELECT k.id AS task_id, k.origin, v.run, v.id AS verdict_id, v.t AS verdict_t, v.repairs,
+        SELECT k.id AS task_id, k.origin, v.run, v.id AS verdict_id, v.t AS verdict_t, v.repairs, v.edit,
                c.id AS candidate_id, e.id AS exploration_id, e.t AS exploration_t, e.model,
                s.id AS signal_id, s.kind AS signal_kind, s.t AS signal_t, s.task_id AS signal_task_id,
                s.pattern AS signal_pattern, s.evidence AS signal_evidence
@@ -181,7 +181,8 @@ VIEWS: dict[str, str] = {
               FROM remark WHERE role = 'judge')
         WHERE "old" IS NOT NULL AND "new" IS NOT NULL""",
     "v_committee": """
-        -- A candidate that was judged: the votes of each stage, whether the strong judges disagreed, and the cost.
+        -- A candidate that was judged: the votes of each stage, whether the strong judges disagreed, and the cost. Not
+        -- those that compare an editor's words with those of before.
         SELECT run, candidate_id, max(t) AS t,
                bool_and(passes) FILTER (stage = 'cheap') AS cheap,
                count(*) FILTER (stage = 'strong') AS votes,
@@ -189,7 +190,7 @@ VIEWS: dict[str, str] = {
                count(*) FILTER (adopt IS NULL) AS unreadable,
                "for" BETWEEN 1 AND votes - 1 AS split,
                sum(prompt_tokens + completion_tokens)::BIGINT AS tokens, sum(cost) AS cost, sum(seconds) AS seconds
-        FROM vote GROUP BY run, candidate_id""",
+        FROM vote WHERE stage <> 'polish' GROUP BY run, candidate_id""",
     "v_adversary": """
         -- A valid task of adversarial exploration, how much of it the policy solved when it first met it, and whether
         -- it counts: solved in 20 to 50 % of the rollouts. NULLs until then.

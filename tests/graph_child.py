@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal as signals
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,33 @@ def read_rows(path: Path) -> list[Row]:
     return [msgspec.convert(row, KINDS[kind]) for kind, row in whole]
 
 
-def run(folder: Path, kill_at: int) -> None:
-    """The whole phase pair; writes the number of events when it gets to the end."""
+Append = Callable[[Sequence[Row]], None]
+Work = Callable[[Fuse, Path, Path, Append], Coroutine[Any, Any, None]]
+"""(fuse, rows file, checkpoints, append): what is run, and may be killed at any event."""
+
+
+async def phases(fuse: Fuse, path: Path, checkpoints: Path, append: Append) -> None:
+    """Explorations, and the validation of their candidates."""
+    common: dict[str, Any] = {
+        "env": CountingEcho(fuse),
+        "model": "scripted",
+        "factory": lambda seed: ScriptedChatModel(policy=policy(fuse)),
+        "seed": 0,
+        "append": append,
+        "checkpoints": checkpoints,
+        "calls": ModelSettings(concurrency=2, attempts=1),
+    }
+    done = {row.id for row in read_rows(path) if isinstance(row, Exploration)}
+    await explore_all([job(0), job(1, signal=signal())], done=done, **common)
+    rows = read_rows(path)
+    decided = {row.candidate_id for row in rows if isinstance(row, Verdict)}
+    pending = [row for row in rows if isinstance(row, Candidate) and row.id not in decided]
+    known = [row for row in rows if isinstance(row, Task)]
+    await validate_all(pending, t=0, known=known, held_out=[], **common)
+
+
+def run(folder: Path, kill_at: int, work: Work = phases) -> None:
+    """The work; writes the number of events when it gets to the end."""
     fuse = Fuse(kill_at)
     path = folder / "rows.jsonl"
     put = AsyncSqliteSaver.aput
@@ -112,24 +137,5 @@ def run(folder: Path, kill_at: int) -> None:
             os.fsync(file.fileno())
         fuse.event()
 
-    asyncio.run(_phases(fuse, path, folder / "graphs.sqlite", append))
+    asyncio.run(work(fuse, path, folder / "graphs.sqlite", append))
     (folder / "events").write_text(str(fuse.events))
-
-
-async def _phases(fuse: Fuse, path: Path, checkpoints: Path, append: Any) -> None:
-    common: dict[str, Any] = {
-        "env": CountingEcho(fuse),
-        "model": "scripted",
-        "factory": lambda seed: ScriptedChatModel(policy=policy(fuse)),
-        "seed": 0,
-        "append": append,
-        "checkpoints": checkpoints,
-        "calls": ModelSettings(concurrency=2, attempts=1),
-    }
-    done = {row.id for row in read_rows(path) if isinstance(row, Exploration)}
-    await explore_all([job(0), job(1, signal=signal())], done=done, **common)
-    rows = read_rows(path)
-    decided = {row.candidate_id for row in rows if isinstance(row, Verdict)}
-    pending = [row for row in rows if isinstance(row, Candidate) and row.id not in decided]
-    known = [row for row in rows if isinstance(row, Task)]
-    await validate_all(pending, t=0, known=known, held_out=[], **common)

@@ -136,10 +136,10 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
     """A new flag is a promise: add it here on purpose."""
     assert flags(main) == {
         "init": [],
-        "seed": ["--env", "--explorer", "--json", "--resume", "--run", "--set", "--workspace"],
+        "seed": ["--env", "--explorer", "--json", "--polish", "--resume", "--run", "--set", "--workspace"],
         "evolve": [
-            *["--env", "--explorer", "--json", "--on-drop", "--overlap", "--resume", "--rounds", "--run", "--set"],
-            "--workspace",
+            *["--env", "--explorer", "--json", "--on-drop", "--overlap", "--polish", "--resume", "--rounds", "--run"],
+            *["--set", "--workspace"],
         ],
         "train": [
             *["--follow", "--from", "--json", "--out", "--resume", "--rounds", "--run", "--set", "--sft", "--snapshot"],
@@ -147,7 +147,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         ],
         "signals": ["--json", "--run", "--set", "--workspace"],
         "explore": ["--explorer", "--focus", "--json", "--run", "--set", "--signals", "--workspace"],
-        "validate": ["--explorer", "--json", "--run", "--set", "--workspace"],
+        "validate": ["--explorer", "--json", "--polish", "--run", "--set", "--workspace"],
         "review": ["--json", "--out", "--rater", "--read", "--run", "--sample", "--set", "--workspace"],
         "inject": ["--json", "--run", "--set", "--workspace"],
         "eval": [

@@ -51,6 +51,8 @@ def test_exports_have_no_checkpointer(name: str) -> None:
                 "repair",
                 "replay",
                 "noop",
+                "polish",
+                "prefer",
                 "judge",
                 "twins",
                 "decide",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,10 +17,10 @@ CONTEXT.set_forkserver_preload(["tests.graph_child"])
 TIMES = {"seconds", "created_at"}
 
 
-def run_killed(folder: Path, kill_at: int) -> int | None:
-    """Exit code of one process that runs the phases and dies at the event."""
+def run_killed(folder: Path, kill_at: int, *work: Any) -> int | None:
+    """Exit code of one process that runs the phases, or other `work` (tests/graph_child.py), and dies at the event."""
     folder.mkdir(exist_ok=True)
-    process = CONTEXT.Process(target=run, args=(folder, kill_at))
+    process = CONTEXT.Process(target=run, args=(folder, kill_at, *work))
     process.start()
     process.join(60)
     return process.exitcode
