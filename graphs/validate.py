@@ -169,7 +169,8 @@ async def _sound(playing: Awaitable[Outcome]) -> Outcome:
 
 
 async def judge(state: ValidateState, config: RunnableConfig) -> ValidateState:
-    court = (await resources(config)).committee
+    lent = config.get("configurable", {}).get("resources")
+    court = lent if isinstance(lent, str) else (await resources(config)).committee
     given = JudgeState(
         id=identity(state, config),
         task=state.get("task"),
