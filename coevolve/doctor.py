@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
@@ -26,15 +26,7 @@ Finding = dict[str, str]
 def doctor_command(workspace: str | None) -> tuple[list[Finding], Table]:
     """All findings, and the same as a table. States: ok, warn, fail."""
     place = _place(workspace)
-    checks: list[Callable[[], Iterator[Finding]]] = [
-        _python,
-        _packages,
-        _vllm,
-        _environments,
-        _studio,
-        _machine,
-        _model_package,
-    ]
+    checks = (_python, _packages, _vllm, _environments, _studio, _machine, _model_package)
     findings = [finding for check in checks for finding in check()]
     if place:
         findings += list(_workspace(place))

@@ -57,7 +57,7 @@ def read(error: Mapping[str, Any]) -> Exception:
     kind, words = str(error.get("error")), str(error.get("message"))
     if kind == Failed.__name__:
         kind, _, words = words.partition(": ")
-    known = OURS.get(kind) or type(kind if kind.isidentifier() else "Error", (Exception,), {})
+    known: type[Exception] = OURS.get(kind) or type(kind if kind.isidentifier() else "Error", (Exception,), {})
     return known(words)
 
 

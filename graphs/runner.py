@@ -61,8 +61,8 @@ async def explore_all(
     """Run the jobs whose exploration id is not in `done`; the new Exploration rows, in job order.
 
     `model` is a spec; `factory` builds the models in its place; `remote` is where the graphs run, if not here. Stops
-    early, without an error, on `stop` and when the budget is spent: what is unfinished goes on at the next call. UsageError
-    for a world that is not trained on; InfraError when most explorations fail for our own faults.
+    early, without an error, on `stop` and when the budget is spent: what is unfinished goes on at the next call.
+    UsageError for a world that is not trained on; InfraError when most explorations fail for our own faults.
     """
     _only_train_worlds(env, jobs)
     todo = [job for job in jobs if job.id not in done]

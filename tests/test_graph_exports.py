@@ -39,7 +39,7 @@ def test_exports_have_no_checkpointer(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "nodes"),
     [
-        ("explore", {"reflect", "context", "act", "tools", "collect"}),
+        ("explore", {"harden", "reflect", "context", "act", "tools", "collect"}),
         (
             "validate",
             {

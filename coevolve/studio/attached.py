@@ -228,7 +228,7 @@ def _served(graph: Any, name: str) -> Callable[..., Any]:
     """The factory that the server calls for every run and every look at a thread."""
 
     @asynccontextmanager
-    async def serve(config: RunnableConfig, runtime: ServerRuntime) -> AsyncIterator[Any]:
+    async def serve(config: RunnableConfig, runtime: ServerRuntime[Any]) -> AsyncIterator[Any]:
         if runtime.execution_runtime is None:
             yield graph
             return

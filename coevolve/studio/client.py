@@ -65,8 +65,6 @@ def _needs_no_torch(settings: Settings, graph: GraphName) -> None:
     if graph == "refine":
         return
     if settings.explorer == "policy" and not settings.policy.startswith("litellm:"):
-        raise UsageError(
-            "--studio: explorer = policy has weights, which only this process can load; leave --studio out"
-        )
+        raise UsageError("--studio: explorer = policy has weights, which the server cannot load; leave --studio out")
     if graph == "validate" and settings.judge.cheap == REWARD_MODEL:
         raise UsageError(f"--studio: judge.cheap = {REWARD_MODEL} needs torch, which the server has not; leave it out")
