@@ -25,7 +25,7 @@ from coevolve.config import Settings, load_settings, parse_settings
 from coevolve.embedding import embedder
 from coevolve.loop import Loop, watch_parent
 from coevolve.refine import field_of
-from coevolve.studio.place import Folder, Phase
+from coevolve.studio.place import Folder, Phase, default_model
 from coevolve.workspace import Workspace
 from envs import registry
 from envs.protocols import Env
@@ -189,9 +189,10 @@ def _room(phase: Phase, settings: Settings) -> Room:
 
 @cache
 def _alone(graph: str, env: str, model: str) -> str:
-    """The name under which what a graph needs is lent, for that environment and model."""
-    settings, name = load_settings(PLACE.config), f"{graph} {env} {model}"
-    calls = settings.model
+    """The name under which what a graph needs is lent, for that environment and model; "" = the workspace's."""
+    settings = load_settings(PLACE.config)
+    env, model, calls = env or settings.env, model or default_model(graph, settings), settings.model
+    name = f"{graph} {env} {model}"
     if graph == "refine":
         speakers = voices(dict.fromkeys(ROLES, model), calls, seed=settings.seed, field_of=lambda _: "model")
         panel = Panel(job="", voices=speakers, settings=settings.refine, calls=calls, budget=Budget.of(calls))
@@ -238,8 +239,8 @@ def _served(graph: Any, name: str) -> Callable[..., Any]:
                 async with _sent(graph, config, str(phase), str(configurable.get("subject") or "")) as bound:
                     yield bound
             else:
-                env, model = (str(configurable.get(key) or "") for key in ("env", "model"))
-                lent_as = await asyncio.to_thread(_alone, name, env, model)
+                chosen = (str(configurable.get(key) or "") for key in ("env", "model"))
+                lent_as = await asyncio.to_thread(_alone, name, *chosen)
                 yield graph.with_config(configurable={KEYS[name]: lent_as})
         except Exception as failure:
             raise told(failure) from failure

@@ -8,7 +8,7 @@ import httpx
 from langgraph_sdk import get_sync_client
 
 from coevolve.config import Settings
-from coevolve.studio.place import Folder
+from coevolve.studio.place import Folder, description
 from coevolve.workspace import Workspace, read_json
 from graphs.remote import Remote, gone
 from graphs.settings import REWARD_MODEL
@@ -39,15 +39,15 @@ def server(place: Workspace, given: str) -> str:
     try:
         with get_sync_client(url=url, api_key=None, timeout=ANSWER_S) as client:
             found = client.assistants.search(graph_id="explore", limit=1)
-        workspace = found[0]["config"]["configurable"]["workspace"]
+        told = str(found[0]["description"])
     except httpx.HTTPStatusError as error:
         raise UsageError(f"--studio {url}: no LangGraph server ({error.response.status_code})") from error
     except httpx.HTTPError as error:
         raise gone(url, error) from error
     except (LookupError, TypeError, ValueError):
         raise UsageError(f"--studio {url}: that server has no workspace; start one with `coevolve studio`") from None
-    if workspace != str(place.root):
-        raise UsageError(f"--studio {url}: that server has workspace {workspace}, not {place.root}")
+    if told != description(place):
+        raise UsageError(f"--studio {url}: that server has another workspace ({told}), not {place.root}")
     return url
 
 

@@ -56,7 +56,7 @@ class Folder:
     def log(self) -> Path:
         return self.path / "server.log"
 
-    def prepare(self, settings: Settings) -> None:
+    def prepare(self) -> None:
         """Write what the server loads."""
         (self.path / "lib").mkdir(parents=True, exist_ok=True)
         home = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ class Folder:
             link = self.path / "lib" / name
             link.unlink(missing_ok=True)
             link.symlink_to(home / name)
-        write_json(self.path / "langgraph.json", config(self.workspace, settings))
+        write_json(self.path / "langgraph.json", config(self.workspace))
 
     def begin(self, graph: GraphName, run: str, t: int, settings: Settings) -> str:
         """The name of a new phase, which the server can look up."""
@@ -86,25 +86,18 @@ class Folder:
             raise CoevolveError(f"{path} is damaged: {error}") from error
 
 
-def config(workspace: Workspace, settings: Settings) -> dict[str, Any]:
-    """langgraph.json: every graph with the workspace's own environment and model, as a person may change them."""
+def config(workspace: Workspace) -> dict[str, Any]:
+    """langgraph.json. The description is what tells a client which workspace the server has, and a person too."""
+    about = description(workspace)
     return {
         "dependencies": ["."],
-        "graphs": {
-            name: {
-                "path": f"coevolve.studio.attached:{name}",
-                "config": {
-                    "configurable": {
-                        "workspace": str(workspace.root),
-                        "env": settings.env,
-                        "model": default_model(name, settings),
-                    }
-                },
-            }
-            for name in GRAPHS
-        },
+        "graphs": {name: {"path": f"coevolve.studio.attached:{name}", "description": about} for name in GRAPHS},
         "http": {"cors": {"allow_origins": [UI]}},
     }
+
+
+def description(workspace: Workspace) -> str:
+    return f"coevolve workspace {workspace.root}"
 
 
 def default_model(graph: str, settings: Settings) -> str:

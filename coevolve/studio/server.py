@@ -47,12 +47,12 @@ def studio_command(
     """
     place = Workspace.find(workspace)
     python, folder, stop = VENV.need(), Folder(place), threading.Event()
-    settings = load_settings(place.config)
+    load_settings(place.config)  # what is wrong there is better said here than by the server
     port = _free(port)
     url = f"http://{HOST}:{port}"
     folder.path.mkdir(exist_ok=True)
     with RunFolder(folder.path).locked("server"), draining(stop):
-        folder.prepare(settings)
+        folder.prepare()
         with _child(folder, python, port) as child:
             _await_answer(url, child, folder.log, stop)
             if stop.is_set():
