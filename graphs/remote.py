@@ -7,7 +7,8 @@ back goes the way of threads played here: same retries, same rows. Threads stay 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -31,8 +32,6 @@ POLL_S = 0.1
 CONNECT_S = 5.0
 ANSWER_S = 60.0
 """Until a request that only asks or starts something counts as unanswered."""
-TURNS = {"validate": "twins"}
-"""{graph: node that a thread may enter only when the phase says so}."""
 OURS: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (InfraError, SessionLost, ModelUnavailable, ServerGone, BudgetSpent, Halted, UsageError, StoreError)
@@ -82,9 +81,6 @@ class RemoteBench(Player):
     graph: GraphName
     remote: Remote
     stop: Stop | None
-    turn: Callable[[str], Awaitable[None]] | None = None
-    """Returns when the thread may enter the node of `TURNS`: all threads before it are decided, and their rows there
-    for the server to read."""
     given: dict[str, dict[str, Json]] = field(default_factory=dict)
     """{thread: more of its `configurable`}."""
 
@@ -106,19 +102,15 @@ class RemoteBench(Player):
             if run["status"] in ("pending", "running"):  # of a client that was killed
                 await self._ended(at, run["run_id"])
         while True:
-            self._raise_if_stopped()
+            if self.stop and self.stop.is_set():
+                raise GraphDrained("stop")
             before = await self._ask(self.client.threads.get_state(at))
             begun = before["created_at"] is not None
             if begun and not before["tasks"]:
                 return before["values"]
-            pause = TURNS.get(self.graph) if self.turn else None
-            if self.turn and pause in before["next"]:
-                await self.turn(thread)
-                self._raise_if_stopped()
-                pause = None
-            await self._run(at, thread, None if begun else given, pause)
+            await self._run(at, thread, None if begun else given)
 
-    async def _run(self, at: str, thread: str, given: Any, pause: str | None) -> None:
+    async def _run(self, at: str, thread: str, given: Any) -> None:
         key = "sitting" if self.graph == "refine" else "resources"
         run = await self._ask(
             self.client.runs.create(
@@ -130,7 +122,6 @@ class RemoteBench(Player):
                     "recursion_limit": RECURSION_LIMIT,
                 },
                 metadata={"by": "coevolve"},
-                interrupt_before=[pause] if pause else None,
                 durability="sync",
             )
         )
@@ -140,18 +131,19 @@ class RemoteBench(Player):
 
     async def _ended(self, at: str, run: str) -> str:
         """How the run ended. GraphDrained where our stop cut it short: its last node is done again by a later call."""
-        while True:
-            status = (await self._ask(self.client.runs.get(at, run)))["status"]
-            if status not in ("pending", "running"):
-                return str(status)
-            if self.stop and self.stop.is_set():
-                await self._ask(self.client.runs.cancel(at, run, wait=True))
-                raise GraphDrained("stop")
-            await asyncio.sleep(POLL_S)
-
-    def _raise_if_stopped(self) -> None:
-        if self.stop and self.stop.is_set():
-            raise GraphDrained("stop")
+        try:
+            while True:
+                status = (await self._ask(self.client.runs.get(at, run)))["status"]
+                if status not in ("pending", "running"):
+                    return str(status)
+                if self.stop and self.stop.is_set():
+                    await self._ask(self.client.runs.cancel(at, run, wait=True))
+                    raise GraphDrained("stop")
+                await asyncio.sleep(POLL_S)
+        except asyncio.CancelledError:
+            with contextlib.suppress(ServerGone):
+                await self._ask(self.client.runs.cancel(at, run))
+            raise
 
     async def _ask(self, request: Awaitable[T]) -> T:
         """ServerGone where there is no answer, or a refusal."""
@@ -173,9 +165,7 @@ def gone(url: str, error: Exception) -> ServerGone:
 
 
 @asynccontextmanager
-async def remote_bench(
-    graph: GraphName, remote: Remote, stop: Stop | None, turn: Callable[[str], Awaitable[None]] | None = None
-) -> AsyncIterator[RemoteBench]:
+async def remote_bench(graph: GraphName, remote: Remote, stop: Stop | None) -> AsyncIterator[RemoteBench]:
     timeouts = (CONNECT_S, ANSWER_S, ANSWER_S, ANSWER_S)
     async with get_client(url=remote.url, api_key=None, timeout=timeouts) as client:
-        yield RemoteBench(client=client, graph=graph, remote=remote, stop=stop, turn=turn)
+        yield RemoteBench(client=client, graph=graph, remote=remote, stop=stop)

@@ -172,11 +172,7 @@ async def validate_all(
         given = judged(given, judges, Known(env, known, held_out), known, at=place, record=Recorder(append))
     verdicts: list[Verdict] = []
     floor = Floor()
-    played = (
-        remote_bench("validate", remote, stop, queue.turn)
-        if remote
-        else bench(validate.builder, given, checkpoints, stop)
-    )
+    played = remote_bench("validate", remote, stop) if remote else bench(validate.builder, given, checkpoints, stop)
     async with played as at:
         plays = in_order(
             candidates,

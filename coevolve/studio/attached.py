@@ -3,7 +3,7 @@
 A run that a command sent (coevolve/studio/client.py) names its phase: its resources are built here of the phase's own
 settings and of the store, once, and lent to all its threads. A run that a person starts gets the workspace's settings,
 and the environment and model that its assistant names. What a judge or a role of `refine` says to a command is durable
-before it counts, as everywhere; spans are written when a thread ends or pauses.
+before it counts, as everywhere; spans are written when a thread ends.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph_sdk.runtime import ServerRuntime
 
-from coevolve import judging, phases, refine_job, wiring
+from coevolve import growth, judging, phases, refine_job, wiring
 from coevolve.config import Settings, load_settings, parse_settings
 from coevolve.embedding import embedder
+from coevolve.live import stamp
 from coevolve.loop import Loop, watch_parent
 from coevolve.refine import field_of
 from coevolve.studio.place import Folder, Phase, default_model
@@ -52,6 +53,8 @@ log = logging.getLogger(__name__)
 PLACE = Workspace.find(None)
 KEYS = {"explore": "resources", "validate": "resources", "judge": "committee", "refine": "sitting"}
 """{graph: what its nodes look up in `configurable`}."""
+TURN_S = 0.1
+"""Between two looks at whether a candidate's turn has come."""
 ROLES: tuple[RefineRole, ...] = ("positive", "critical", "advisor", "editor", "judge")
 
 watch_parent()
@@ -82,19 +85,31 @@ class Lent:
 
 
 class Followed(Known):
-    """What is known, by the store: whoever writes the verdicts lets a thread enter `twins` once its turn has come."""
+    """What is known, by the store: the verdicts are written by the process that sent the candidates."""
 
     def __init__(self, loop: Loop, alike: Index) -> None:
         self._loop = loop
-        tasks = phases.known(loop)
+        tasks, order = phases.known(loop), [row.id for row in growth.undecided(loop.store, loop.run.id)]
         self._seen = {task.id for task in tasks}
-        super().__init__(loop.env, tasks, phases.held_out(loop), alike=alike)
+        super().__init__(loop.env, tasks, phases.held_out(loop), order, alike)
 
     async def turn(self, candidate: str) -> None:
+        """Return once the store has a verdict on the candidate before this one, and what was adopted is added."""
+        before = self.before(candidate)
+        looked = ""
+        while before:
+            if (now := await asyncio.to_thread(stamp, PLACE)) != looked:
+                if await asyncio.to_thread(self._decided_by_now, before):
+                    break
+                looked = now
+            await asyncio.sleep(TURN_S)
         for task in await asyncio.to_thread(phases.adopted, self._loop):
             if task.id not in self._seen:
                 self._seen.add(task.id)
                 self.add(task)
+
+    def _decided_by_now(self, candidate: str) -> bool:
+        return bool(self._loop.store.query("select 1 from verdict where candidate_id = ?", [candidate]))
 
 
 # ---- phases of commands
