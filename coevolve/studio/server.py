@@ -46,9 +46,9 @@ def studio_command(
     itself.
     """
     place = Workspace.find(workspace)
-    python, folder, stop = VENV.need(), Folder(place), threading.Event()
     load_settings(place.config)  # what is wrong there is better said here than by the server
-    port = _free(port)
+    port, python = _free(port), VENV.need()
+    folder, stop = Folder(place), threading.Event()
     url = f"http://{HOST}:{port}"
     folder.path.mkdir(exist_ok=True)
     with RunFolder(folder.path).locked("server"), draining(stop):
