@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -124,15 +125,45 @@ def _assistant(server: Studio, graph: str) -> str:
     return str(found["assistant_id"])
 
 
-def test_a_phase_of_nobody_is_refused(server: Studio) -> None:
+def test_what_a_person_repeats_becomes_no_row(server: Studio, place: Workspace) -> None:
+    coevolve("explore", "--studio", "--workspace", place.root)
+    before = rows(place)
+    (thread, *_) = server.post("/threads/search", metadata={"graph_id": "explore", "run": "r001"})
+    at = f"/threads/{thread['thread_id']}"
+    acted = next(state for state in server.get(f"{at}/history?limit=100") if state["next"] == ["act"])
+    fork = server.post(f"{at}/state", values={"context": {"where": "loans"}}, checkpoint=acted["checkpoint"])
+    ended = server.post(f"{at}/runs/wait", assistant_id="explore", input=None, checkpoint=fork["checkpoint"])
+    assert ended["context"] == {"where": "loans"}
+    assert ended["drafts"]
+    assert rows(place) == before
+
+
+def test_a_phase_is_lent_to_commands_alone(server: Studio) -> None:
     asked = {"assistant_id": "explore", "input": {}, "config": {"configurable": {"resources": "explore-../../x"}}}
-    assert "has no phase 'explore-../../x'" in server.post("/runs/wait", **asked)["__error__"]["message"]
+    assert "a command's phase" in server.post("/runs/wait", **asked)["__error__"]["message"]
+    refused = server.post("/runs/wait", **asked, metadata={"by": "test"})["__error__"]["message"]
+    assert "has no phase 'explore-../../x'" in refused
 
 
-def test_a_server_that_dies_costs_nothing_that_was_decided(tmp_path: Path) -> None:
-    place = make_workspace(tmp_path / "work", signals=12)
-    whole = make_workspace(tmp_path / "whole", signals=12)
-    assert coevolve("explore", "--workspace", whole.root).code == 0
+def test_other_pages_are_not_answered(server: Studio) -> None:
+    def allowed(origin: str) -> str | None:
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        return httpx.options(f"{server.url}/runs", headers=asked).headers.get("access-control-allow-origin")
+
+    assert allowed("https://smith.langchain.com") == "https://smith.langchain.com"
+    assert allowed("https://example.com") is None
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """The rows of eight explorations in this process."""
+    place = make_workspace(tmp_path_factory.mktemp("whole") / "work", signals=8)
+    assert coevolve("explore", "--workspace", place.root).code == 0
+    return rows(place)
+
+
+def test_a_server_that_dies_costs_nothing_that_was_decided(tmp_path: Path, whole: dict[str, list[Any]]) -> None:
+    place = make_workspace(tmp_path / "work", signals=8)
     with studio(place) as up:
         command = start(place.root, "explore", "--studio", up.url)
         while not place.store.query("select 1 from exploration"):
@@ -144,12 +175,13 @@ def test_a_server_that_dies_costs_nothing_that_was_decided(tmp_path: Path) -> No
         assert "does not answer" in errors
         assert "run the same command again" in errors
         _gone(up.url)
-    assert 0 < len(rows(place)["exploration"]) < 12
+    assert 0 < len(rows(place)["exploration"]) < 8
     (place.root / "studio" / "server.json").unlink()
     with studio(place):
         assert coevolve("explore", "--studio", "--workspace", place.root).code == 0
     kinds = ("exploration", "candidate", "trajectory", "step", "span")
-    assert {kind: rows(place)[kind] for kind in kinds} == {kind: rows(whole)[kind] for kind in kinds}
+    found = rows(place)
+    assert {kind: found[kind] for kind in kinds} == {kind: whole[kind] for kind in kinds}
 
 
 def _gone(url: str) -> None:
@@ -161,9 +193,8 @@ def _gone(url: str) -> None:
             time.sleep(0.1)
 
 
-def test_a_client_that_is_told_to_stop_goes_on_later(tmp_path: Path) -> None:
-    place, whole = (make_workspace(tmp_path / name, signals=12) for name in ("work", "whole"))
-    assert coevolve("explore", "--workspace", whole.root).code == 0
+def test_a_client_that_is_told_to_stop_goes_on_later(tmp_path: Path, whole: dict[str, list[Any]]) -> None:
+    place = make_workspace(tmp_path / "work", signals=8)
     with studio(place) as up:
         command = start(place.root, "explore", "--studio")
         while not place.store.query("select 1 from exploration"):
@@ -175,8 +206,8 @@ def test_a_client_that_is_told_to_stop_goes_on_later(tmp_path: Path) -> None:
         runs = [thread["status"] for thread in up.post("/threads/search", status="busy")]
         assert runs == []
         assert coevolve("explore", "--studio", "--workspace", place.root).code == 0
-    assert rows(place)["exploration"] == rows(whole)["exploration"]
-    assert rows(place)["candidate"] == rows(whole)["candidate"]
+    found = rows(place)
+    assert [found[kind] for kind in ("exploration", "candidate")] == [whole["exploration"], whole["candidate"]]
 
 
 def test_threads_outlive_the_server_and_one_workspace_has_one_server(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +26,9 @@ from tests.local_server import serving
 from tests.studio_setup import make_workspace
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Workspace:
-    return make_workspace(tmp_path / "work")
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return make_workspace(tmp_path_factory.mktemp("studio") / "work")
 
 
 def explore(place: Workspace, *arguments: str) -> Ran:

@@ -46,18 +46,23 @@ from graphs.sitting import Panel, Room, Said, voices
 from graphs.tracing import Tracer
 from graphs.validate import graph as validate_graph
 from store.dedupe import Index
+from store.errors import UsageError
 from store.rows import RefineRole
 
 log = logging.getLogger(__name__)
 
-PLACE = Workspace.find(None)
 KEYS = {"explore": "resources", "validate": "resources", "judge": "committee", "refine": "sitting"}
 """{graph: what its nodes look up in `configurable`}."""
 TURN_S = 0.1
 """Between two looks at whether a candidate's turn has come."""
 ROLES: tuple[RefineRole, ...] = ("positive", "critical", "advisor", "editor", "judge")
 
-watch_parent()
+watch_parent()  # the server's, if this is one
+
+
+@cache
+def place() -> Workspace:
+    return Workspace.find(None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +85,7 @@ class Lent:
         """Append the spans of the thread's nodes that have ended since the last time."""
         phase = self.phase
         spans = self.traces[thread].spans(thread=thread, run=phase.run, t=phase.t, graph=phase.graph)
-        PLACE.store.append(spans[self.written.get(thread, 0) :])
+        place().store.append(spans[self.written.get(thread, 0) :])
         self.written[thread] = len(spans)
 
 
@@ -98,7 +103,7 @@ class Followed(Known):
         before = self.before(candidate)
         looked = ""
         while before:
-            if (now := await asyncio.to_thread(stamp, PLACE)) != looked:
+            if (now := await asyncio.to_thread(stamp, place())) != looked:
                 if await asyncio.to_thread(self._decided_by_now, before):
                     break
                 looked = now
@@ -123,7 +128,7 @@ def lent(name: str) -> Lent:
     """The phase, its resources lent. UsageError, CoevolveError if it is none of this workspace."""
     with _building:
         if name not in _lent:
-            phase = Folder(PLACE).phase(name)
+            phase = Folder(place()).phase(name)
             settings = parse_settings(phase.settings, name)
             if phase.graph == "refine":
                 lend(name, _room(phase, settings))
@@ -140,8 +145,8 @@ def _env(spec: str) -> Env:
 
 def _loop(phase: Phase, settings: Settings) -> Loop:
     return Loop(
-        workspace=PLACE,
-        run=PLACE.run(phase.run),
+        workspace=place(),
+        run=place().run(phase.run),
         settings=settings,
         overrides=(),
         env=_env(settings.env),
@@ -175,18 +180,18 @@ def _lend_resources(name: str, phase: Phase, loop: Loop) -> None:
 
 
 def _room(phase: Phase, settings: Settings) -> Room:
-    manifest = refine_job.find(PLACE, phase.run).manifest
+    manifest = refine_job.find(place(), phase.run).manifest
     budget = Budget.of(settings.model)
-    budget.tokens, budget.cost = refine_job.spent(PLACE.store, manifest.id)
+    budget.tokens, budget.cost = refine_job.spent(place().store, manifest.id)
     panel = Panel(
         job=manifest.id,
         voices=voices(manifest.models, settings.model, seed=settings.seed, field_of=field_of),
         settings=settings.refine,
         calls=settings.model,
         budget=budget,
-        record=Recorder(PLACE.store.append),
+        record=Recorder(place().store.append),
     )
-    past = refine_job.Past(PLACE.store, manifest.id)
+    past = refine_job.Past(place().store, manifest.id)
     looking = threading.Lock()
 
     def said(sample: int) -> Said:
@@ -205,7 +210,7 @@ def _room(phase: Phase, settings: Settings) -> Room:
 @cache
 def _alone(graph: str, env: str, model: str) -> str:
     """The name under which what a graph needs is lent, for that environment and model; "" = the workspace's."""
-    settings = load_settings(PLACE.config)
+    settings = load_settings(place().config)
     env, model, calls = env or settings.env, model or default_model(graph, settings), settings.model
     name = f"{graph} {env} {model}"
     if graph == "refine":
@@ -265,12 +270,10 @@ def _served(graph: Any, name: str) -> Callable[..., Any]:
 
 @asynccontextmanager
 async def _sent(graph: Any, config: RunnableConfig, name: str, thread: str) -> AsyncIterator[Any]:
-    """The graph for a run of a phase. Where it is a command's own, and not one that a person repeats, its nodes become
-    rows."""
-    at = await asyncio.to_thread(lent, name)
+    """The graph for a run of a phase, whose nodes become rows. UsageError where no command has sent it."""
     if not config.get("metadata", {}).get("by"):
-        yield graph
-        return
+        raise UsageError(f"{name}: a command's phase, whose runs become rows; leave it out of `configurable`")
+    at = await asyncio.to_thread(lent, name)
     try:
         yield graph.with_config(callbacks=[at.tracer(thread)])
     except Exception:

@@ -28,6 +28,8 @@ VENV = Venv(name="studio", requirements=Path(__file__).with_name("requirements.t
 PACKAGES = ("coevolve", "graphs", "envs", "training", "store", "evals")
 GRAPHS = ("explore", "validate", "judge", "refine")
 UI = "https://smith.langchain.com"
+ORIGINS = [UI, "https://eu.smith.langchain.com"]
+"""Pages that the server answers."""
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +94,7 @@ def config(workspace: Workspace) -> dict[str, Any]:
     return {
         "dependencies": ["."],
         "graphs": {name: {"path": f"coevolve.studio.attached:{name}", "description": about} for name in GRAPHS},
-        "http": {"cors": {"allow_origins": [UI]}},
+        "http": {"cors": {"allow_origins": ORIGINS}},
     }
 
 
