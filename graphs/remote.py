@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
@@ -18,6 +19,7 @@ import httpx
 from langgraph.errors import GraphDrained
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.schema import ThreadState
 
 from envs.errors import InfraError, SessionLost
 from graphs.bench import Player, ServerGone, Stop, disk_refuses
@@ -36,6 +38,9 @@ OURS: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (InfraError, SessionLost, ModelUnavailable, ServerGone, BudgetSpent, Halted, UsageError, StoreError)
 }
+
+BY = {"by": "coevolve"}
+"""Metadata of runs that a command sends, and so of their checkpoints."""
 
 T = TypeVar("T")
 
@@ -88,27 +93,33 @@ class RemoteBench(Player):
         self.given.pop(thread, None)
 
     async def values(self, thread: str) -> Any:
-        return (await self._ask(self.client.threads.get_state(self.id(thread))))["values"] or {}
-
-    def id(self, thread: str) -> str:
-        """The thread's on the server: derived, so that a later call of the same command finds it."""
-        return str(uuid5(NAMESPACE_URL, f"coevolve:{self.remote.origin}:{self.graph}:{thread}"))
+        return (await self._own(thread))[1]["values"] or {}
 
     async def invoke(self, thread: str, given: Any, trace: Tracer | None) -> Any:
-        at = self.id(thread)
-        about = {"coevolve": thread, "run": self.remote.run, "t": self.remote.t, "graph_id": self.graph}
-        await self._ask(self.client.threads.create(thread_id=at, if_exists="do_nothing", metadata=about))
-        for run in await self._ask(self.client.runs.list(at, limit=10)):
-            if run["status"] in ("pending", "running"):  # of a client that was killed
-                await self._ended(at, run["run_id"])
+        at, before = await self._own(thread)
         while True:
             if self.stop and self.stop.is_set():
                 raise GraphDrained("stop")
-            before = await self._ask(self.client.threads.get_state(at))
             begun = before["created_at"] is not None
             if begun and not before["tasks"]:
                 return before["values"]
             await self._run(at, thread, None if begun else given)
+            before = await self._ask(self.client.threads.get_state(at))
+
+    async def _own(self, thread: str) -> tuple[str, ThreadState]:
+        """(its id on the server, its state). The id is derived, so a later call of the same command finds the thread;
+        one that a person has gone on with, in Studio, is theirs, and ours is another."""
+        about = {"coevolve": thread, "run": self.remote.run, "t": self.remote.t, "graph_id": self.graph}
+        for number in count():
+            at = str(uuid5(NAMESPACE_URL, f"coevolve:{self.remote.origin}:{self.graph}:{thread}:{number}"))
+            await self._ask(self.client.threads.create(thread_id=at, if_exists="do_nothing", metadata=about))
+            for run in await self._ask(self.client.runs.list(at, limit=10)):
+                if run["status"] in ("pending", "running"):  # of a client that was killed
+                    await self._ended(at, run["run_id"])
+            state = await self._ask(self.client.threads.get_state(at))
+            if state["created_at"] is None or (state["metadata"] or {}).get("by") == BY["by"]:
+                return at, state
+        raise AssertionError("unreachable")
 
     async def _run(self, at: str, thread: str, given: Any) -> None:
         key = "sitting" if self.graph == "refine" else "resources"
@@ -121,7 +132,7 @@ class RemoteBench(Player):
                     "configurable": {key: self.remote.phase, "subject": thread, **self.given.get(thread, {})},
                     "recursion_limit": RECURSION_LIMIT,
                 },
-                metadata={"by": "coevolve"},
+                metadata=BY,
                 durability="sync",
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -13,8 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
+from coevolve.commands import run_settings
+from coevolve.studio.client import remote
 from coevolve.studio.place import VENV
 from coevolve.workspace import Workspace, read_json
+from graphs.remote import BY, remote_bench
 from tests.cli import Ran, coevolve
 from tests.fake_openai import serve
 from tests.loops import start
@@ -136,12 +140,26 @@ def test_what_a_person_repeats_becomes_no_row(server: Studio, place: Workspace) 
     assert ended["context"] == {"where": "loans"}
     assert ended["drafts"]
     assert rows(place) == before
+    assert _taken_by_a_command(server, place, thread["metadata"]["coevolve"]) == {}, "a thread of its own, not the fork"
+
+
+def _taken_by_a_command(server: Studio, place: Workspace, exploration: str) -> Any:
+    """The state from which `explore` would go on."""
+
+    async def look() -> Any:
+        run = place.run()
+        born, settings = run.manifest["created_at"], run_settings(run)
+        there = remote(place, server.url, "explore", run=run.id, t=0, created_at=born, settings=settings)
+        async with remote_bench("explore", there, None) as bench:
+            return await bench.values(exploration)
+
+    return asyncio.run(look())
 
 
 def test_a_phase_is_lent_to_commands_alone(server: Studio) -> None:
     asked = {"assistant_id": "explore", "input": {}, "config": {"configurable": {"resources": "explore-../../x"}}}
     assert "a command's phase" in server.post("/runs/wait", **asked)["__error__"]["message"]
-    refused = server.post("/runs/wait", **asked, metadata={"by": "test"})["__error__"]["message"]
+    refused = server.post("/runs/wait", **asked, metadata=BY)["__error__"]["message"]
     assert "has no phase 'explore-../../x'" in refused
 
 

@@ -64,7 +64,8 @@ def test_without_a_server_it_says_how_to_start_one(place: Workspace) -> None:
     assert (done.code, "start one with `coevolve studio`, or give a URL" in done.err) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_a_failure_and_loses_nothing(place: Workspace) -> None:
+def test_a_server_that_does_not_answer_is_a_failure_and_loses_nothing(tmp_path: Path) -> None:
+    place = make_workspace(tmp_path / "work")
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     done = explore(place, "--studio", url)

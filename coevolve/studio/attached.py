@@ -38,7 +38,7 @@ from graphs.lending import lend
 from graphs.model import Budget
 from graphs.recording import Recorder
 from graphs.refine import graph as refine_graph
-from graphs.remote import told
+from graphs.remote import BY, told
 from graphs.resources import Resources, model_factory
 from graphs.runner import exploring, judged, validating
 from graphs.sessions import SESSIONS
@@ -271,7 +271,7 @@ def _served(graph: Any, name: str) -> Callable[..., Any]:
 @asynccontextmanager
 async def _sent(graph: Any, config: RunnableConfig, name: str, thread: str) -> AsyncIterator[Any]:
     """The graph for a run of a phase, whose nodes become rows. UsageError where no command has sent it."""
-    if not config.get("metadata", {}).get("by"):
+    if config.get("metadata", {}).get("by") != BY["by"]:
         raise UsageError(f"{name}: a command's phase, whose runs become rows; leave it out of `configurable`")
     at = await asyncio.to_thread(lent, name)
     try:
