@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
