@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -98,6 +99,20 @@ def _threads_tell(server: Studio, place: Workspace) -> None:
     (refined, *_) = server.post("/threads/search", metadata={"run": "d001"})
     steps = server.get(f"/threads/{refined['thread_id']}/history?limit=100")
     assert {name for state in steps for name in state["next"]} >= {"positions", "cross", "advise", "edit", "judge"}
+
+
+def test_refine_goes_on_after_its_budget(server: Studio, place: Workspace, tmp_path: Path) -> None:
+    source, out = write_alpaca(tmp_path / "in.jsonl", 3), tmp_path / "out.jsonl"
+    line = ["refine", source, "--out", out, "--format", "alpaca", "--model", "openai/m", "--workspace", place.root]
+    early = coevolve(*line, "--studio", "--set", "model.token_budget=3000")
+    assert (early.code, "the same command with --resume goes on" in early.err) == (1, True), early.err
+    said = "select count(*) from remark where job = (select max(job) from remark)"
+    ((before,),) = place.store.query(said)
+    assert 0 < before < 72
+    done = coevolve(*line, "--studio", "--resume")
+    assert done.code == 0, done.err
+    assert [json.loads(text)["output"] for text in out.read_text().splitlines()] == ["r0!!!", "r1!!!", "r2!!!"]
+    assert place.store.query(said) == [(72,)]
 
 
 def test_a_person_may_start_every_graph_with_defaults(server: Studio) -> None:
