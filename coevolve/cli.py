@@ -115,6 +115,13 @@ def polish_option(command: Command) -> Command:
     return click.option("--polish", is_flag=True, help=text)(run)
 
 
+studio_option = click.option(
+    "--studio",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL]",
+    help="Run the graphs on the server of `coevolve studio`. [default URL: the workspace's own]",
+)
 protected_option = click.option(
     "--include-protected", is_flag=True, help="Put in texts that a licence forbids to pass on; see docs/appworld.md."
 )
@@ -245,6 +252,7 @@ def signals(**options: Any) -> None:
 )
 @click.option("--focus", metavar="STRUCTURE", help="Explore this structure of D_t instead; the next call goes back.")
 @explorer_option
+@studio_option
 def explore(which: str, **options: Any) -> None:
     """Send the explorer back in, conditioned on signals."""
     from coevolve.commands import explore_command
@@ -256,6 +264,7 @@ def explore(which: str, **options: Any) -> None:
 @run_options()
 @explorer_option
 @polish_option
+@studio_option
 def validate(**options: Any) -> None:
     """Decide candidates by execution, then freeze D_{t+1}."""
     from coevolve.commands import validate_command
@@ -340,6 +349,7 @@ def serve(**options: Any) -> None:
 @click.option("--provenance", is_flag=True, help="Add columns that say what became of each sample.")
 @click.option("--resume", is_flag=True, help="Go on with what was interrupted, and try again what failed.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a setting.")
+@studio_option
 def refine(**options: Any) -> None:
     """Improve an instruction data set by debate.
 
@@ -453,6 +463,19 @@ def export(**options: Any) -> None:
 
 
 @main.command()
+@workspace_options
+@click.option("--port", type=click.IntRange(0, 65535), default=2024, show_default=True, help="Port, 0 = a free one.")
+def studio(**options: Any) -> None:
+    """Serve the graphs to LangGraph Studio.
+
+    What `explore`, `validate` and `refine` do with --studio appears there. Ctrl-C ends it.
+    """
+    from coevolve.studio.server import studio_command
+
+    studio_command(**options, announce=lambda data, shown: emit(options, data, shown))
+
+
+@main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print what makes a shell complete commands and runs.
@@ -533,7 +556,7 @@ def env_list(**options: Any) -> None:
 @click.option("--root", metavar="DIR", help="appworld: folder for its data. [default: in the cache]")
 @click.option("--data", metavar="KIND", help="appworld: download (official) or mini (small, generated).")
 def install(name: str, root: str | None, data: str | None) -> None:
-    """Install what an environment needs beyond this package."""
+    """Install what an environment, or `studio`, needs beyond this package."""
     from coevolve.questions import env_install_command
 
     click.echo(env_install_command(name, root, data))

@@ -92,11 +92,13 @@ def run_settings(run: RunFolder, overrides: tuple[str, ...] = ()) -> Settings:
 
 
 @contextmanager
-def opened(workspace: Workspace, run: RunFolder, overrides: tuple[str, ...], lock: str) -> Iterator[Loop]:
-    """The loop on this run: locked, draining on SIGTERM, with progress on stderr."""
+def opened(
+    workspace: Workspace, run: RunFolder, overrides: tuple[str, ...], lock: str, *, studio: str | None = None
+) -> Iterator[Loop]:
+    """The loop on this run: locked, draining on SIGTERM, with progress on stderr; its graphs on the server `studio`."""
     settings = run_settings(run, overrides)
     with at_work(workspace, run, settings, registry.get(settings.env), lock, overrides) as loop:
-        yield loop
+        yield replace(loop, studio=studio)
 
 
 @contextmanager
@@ -238,11 +240,12 @@ def explore_command(
     overrides: tuple[str, ...],
     which: str,
     focus: str | None = None,
+    studio: str | None = None,
     **_: Any,
 ) -> Result:
     place = Workspace.find(workspace)
     run = place.run(run_id)
-    with opened(place, run, overrides, LOOP) as loop:
+    with opened(place, run, overrides, LOOP, studio=studio) as loop:
         t = newest_trained(loop)
         if focus is not None:
             return _explore_focus(loop, t, focus)
@@ -285,10 +288,12 @@ def _explore_focus(loop: Loop, t: int, structure: str) -> Result:
     return counts, f"{shown}; next: coevolve validate"
 
 
-def validate_command(*, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], **_: Any) -> Result:
+def validate_command(
+    *, workspace: str | None, run_id: str | None, overrides: tuple[str, ...], studio: str | None = None, **_: Any
+) -> Result:
     place = Workspace.find(workspace)
     run = place.run(run_id)
-    with opened(place, run, overrides, LOOP) as loop:
+    with opened(place, run, overrides, LOOP, studio=studio) as loop:
         t = newest_trained(loop)
         frozen_before = loop.finished(t, "snapshot")
         decided = by_hand(loop, t, "validate", lambda: phases.validate(loop, t))

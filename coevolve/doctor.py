@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
@@ -26,7 +26,7 @@ Finding = dict[str, str]
 def doctor_command(workspace: str | None) -> tuple[list[Finding], Table]:
     """All findings, and the same as a table. States: ok, warn, fail."""
     place = _place(workspace)
-    checks: list[Callable[[], Iterator[Finding]]] = [_python, _packages, _vllm, _environments, _machine, _model_package]
+    checks = (_python, _packages, _vllm, _environments, _studio, _machine, _model_package)
     findings = [finding for check in checks for finding in check()]
     if place:
         findings += list(_workspace(place))
@@ -90,6 +90,13 @@ def _environments() -> Iterator[Finding]:
                 yield _finding("ok" if good else "fail", f"{what}: {check}", found, "" if good else fix)
         except CoevolveError as error:
             yield _finding("fail", what, str(error), f"delete {venv.folder}, then {fix}")
+
+
+def _studio() -> Iterator[Finding]:
+    from coevolve.studio.place import VENV
+
+    found = str(VENV.folder) if VENV.installed else "not installed: needed only for `coevolve studio`"
+    yield _finding("ok", "studio", found, "" if VENV.installed else "coevolve env install studio")
 
 
 def _machine() -> Iterator[Finding]:

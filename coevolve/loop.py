@@ -43,6 +43,8 @@ class Loop:
     begin: Callable[[int, str], None] = lambda t, phase: None
     """Called with the iteration and the phase that begins."""
     stop: threading.Event = field(default_factory=threading.Event)
+    studio: str | None = None
+    """URL of the dev server that plays the graphs, "" for the workspace's own; None = this process does."""
 
     @property
     def store(self) -> Store:

@@ -16,8 +16,10 @@ from coevolve.embedding import embedder
 from coevolve.loop import Loop, spawn
 from evals.suites import label
 from graphs.known import Known
+from graphs.remote import Remote
 from graphs.runner import explore_all, validate_all
 from graphs.state import ExploreJob
+from graphs.tracing import GraphName
 from store import signals as weaknesses
 from store.dedupe import Index
 from store.errors import CoevolveError, UsageError
@@ -65,16 +67,16 @@ def seed_tasks(loop: Loop) -> list[Task]:
 
 def _seeds(loop: Loop) -> tuple[list[Task], list[tuple[Task, str]]]:
     """The seed tasks, and those that are left out with the held-out item that each repeats."""
-    held_out = {task.id: task for task in _held_out(loop)}
-    known = Known(loop.env, held_out=held_out.values())
+    items = {task.id: task for task in held_out(loop)}
+    apart = Known(loop.env, held_out=items.values())
     by_world: dict[str, list[Task]] = {}
     left_out: list[tuple[Task, str]] = []
     hardest = loop.settings.validate_.max_difficulty or math.inf
     for task in loop.env.seed_tasks():
         if task.difficulty > hardest:
             continue
-        if twin := known.held_out(task):
-            item = held_out[twin]
+        if twin := apart.held_out(task):
+            item = items[twin]
             left_out.append(
                 (task, f"it gives away item {item.id} of suite {item.split} ({item.user_turns[0][:200]!r})")
             )
@@ -85,8 +87,18 @@ def _seeds(loop: Loop) -> tuple[list[Task], list[tuple[Task, str]]]:
     return turns if limit < 0 else turns[:limit], left_out
 
 
-def _held_out(loop: Loop) -> list[Task]:
+def held_out(loop: Loop) -> list[Task]:
     return [task for suite in loop.env.suites().values() for task in suite]
+
+
+def adopted(loop: Loop) -> list[Task]:
+    """The tasks of the run's candidates that were adopted so far."""
+    return loop.store.rows(Task, "id in (select task_id from verdict where run = ? and adopt)", [loop.run.id])
+
+
+def known(loop: Loop) -> list[Task]:
+    """What a candidate must not repeat."""
+    return [*seed_tasks(loop), *adopted(loop)]
 
 
 def _unguided(loop: Loop, wanted: int) -> list[Task]:
@@ -228,10 +240,22 @@ def _explore(loop: Loop, jobs: list[ExploreJob]) -> list[Exploration]:
             checkpoints=loop.run.graphs,
             stop=loop.stop,
             report=loop.report,
+            remote=_remote(loop, "explore", jobs[0].t),
         )
     )
     loop.store.ingest()
     return rows
+
+
+def _remote(loop: Loop, graph: GraphName, t: int) -> Remote | None:
+    if loop.studio is None:
+        return None
+    from coevolve.studio.client import remote
+
+    created_at = loop.run.manifest["created_at"]
+    return remote(
+        loop.workspace, loop.studio, graph, run=loop.run.id, t=t, created_at=created_at, settings=loop.settings
+    )
 
 
 def validate(loop: Loop, t: int) -> Counts:
@@ -244,7 +268,6 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
     loop.store.ingest()
     run = loop.run.id
     candidates = growth.undecided(loop.store, run)
-    adopted = loop.store.rows(Task, "id in (select task_id from verdict where run = ? and adopt)", [run])
     rows = loop.store.rows(Exploration, "run = ? and model = ?", [run, outside.MODEL])
     injected = {row.id for row in rows}
     verdicts = asyncio.run(
@@ -257,8 +280,8 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
             factory=wiring.explorer(loop.settings, loop.run, t),
             seed=loop.settings.seed,
             t=t,
-            known=[*seed_tasks(loop), *adopted],
-            held_out=_held_out(loop),
+            known=known(loop),
+            held_out=held_out(loop),
             judges=judging.judges(loop.settings, loop.store, run),
             alike=Index(loop.settings.dedupe, embedder(loop.settings)),
             origins={row.id: "outside" for row in candidates if row.exploration_id in injected},
@@ -266,6 +289,7 @@ def _validate(loop: Loop, t: int) -> list[Verdict]:
             checkpoints=loop.run.graphs,
             stop=loop.stop,
             report=loop.report,
+            remote=_remote(loop, "validate", t) if candidates else None,
         )
     )
     loop.store.ingest()

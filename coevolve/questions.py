@@ -118,4 +118,10 @@ def env_list_command() -> Result:
 
 
 def env_install_command(name: str, root: str | None, data: str | None) -> str:
+    if name == "studio":
+        from coevolve.studio.place import VENV
+
+        if root is not None or data is not None:
+            raise UsageError("--root, --data: studio has no data of its own; leave them out")
+        return f"studio is installed in {VENV.install()}; next: coevolve studio"
     return registry.install(name, root, data)

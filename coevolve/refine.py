@@ -25,6 +25,7 @@ from envs.protocols import Report
 from graphs.model import Budget, BudgetSpent
 from graphs.recording import Recorder
 from graphs.refining import no_past, refine_all
+from graphs.remote import Remote
 from graphs.settings import RefineSettings
 from graphs.sitting import Halted, Panel, Voice, voices
 from store import instructions
@@ -47,6 +48,7 @@ def refine_command(
     resume: bool,
     workspace: str | None,
     overrides: tuple[str, ...],
+    studio: str | None = None,
     **_: Any,
 ) -> tuple[Any, Any]:
     """Refine `source` into `out`; what it came to, and the same for a person."""
@@ -60,7 +62,7 @@ def refine_command(
     with job.locked():
         manifest = _begun(place, job, wanted) if found else job.manifest
         if manifest is not None:
-            _play(place, job, manifest, speakers, settings, provenance)
+            _play(place, job, manifest, speakers, settings, provenance, studio)
     return summary(place, job.manifest)
 
 
@@ -137,6 +139,7 @@ def _play(
     speakers: dict[RefineRole, Voice],
     settings: Settings,
     provenance: bool,
+    studio: str | None,
 ) -> None:
     """Refine what is left, and write the output. Stopped, CoevolveError: all that was said is kept for --resume."""
     budget, stop, counts = Budget.of(settings.model), Event(), Counter[str]()
@@ -163,10 +166,20 @@ def _play(
         progress(lambda: _note(counts, budget)) as report,
         draining(stop),
     ):
-        results = refine_all(samples, panel, attempt=manifest.attempt, record=record, past=past)
+        remote = _remote(place, studio, manifest, settings)
+        results = refine_all(samples, panel, attempt=manifest.attempt, record=record, past=past, remote=remote)
         asyncio.run(_write(results, manifest, put, provenance, counts, report))
         job.write(msgspec.structs.replace(manifest, finished=True))  # from now on a file of that name is the job's own
     place.store.ingest()
+
+
+def _remote(place: Workspace, studio: str | None, manifest: Manifest, settings: Settings) -> Remote | None:
+    if studio is None:
+        return None
+    from coevolve.studio.client import remote
+
+    born = manifest.created_at
+    return remote(place, studio, "refine", run=manifest.id, t=0, created_at=born, settings=settings)
 
 
 async def _write(

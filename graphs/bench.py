@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import sqlite3
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, closing
@@ -98,30 +99,38 @@ class Floor:
             raise InfraError(f"{self.failed} of {self.ended} failed, the last with: {ended.error}")
 
 
-@dataclass(kw_only=True, slots=True)
-class Bench:
-    """One compiled graph with its checkpointer; plays threads until it is stopped."""
+class ServerGone(InfraError):
+    """The server that plays the threads does not answer, or refuses: no other thread would fare better."""
 
-    graph: CompiledStateGraph[Any, Any, Any, Any]
-    saver: AsyncSqliteSaver
-    resources: Resources
-    stop: Stop | None
-    controls: set[RunControl] = field(default_factory=set)
+
+class Player(ABC):
+    """Plays threads of one graph until it is stopped."""
+
+    @abstractmethod
+    async def invoke(self, thread: str, given: Any, trace: Tracer | None) -> Any:
+        """The last state of the thread, run to its end, or on from where it stopped. GraphDrained if stopped."""
+
+    @abstractmethod
+    async def values(self, thread: str) -> Any:
+        """Its state as it is."""
+
+    @abstractmethod
+    async def forget(self, thread: str) -> None:
+        """Its rows are written: nothing is left to resume."""
+
+    def tracer(self) -> Tracer | None:
+        """What notes the nodes of a thread for the one who asks; None where they are noted elsewhere."""
+        return None
 
     async def play(self, thread: str, given: ActState) -> Ended | None:
         """Run the thread to its end, or on from where it stopped. None if stopped, or the budget is spent."""
-        trace = Tracer(self.resources.calls)
-        config = RunnableConfig(
-            configurable={"thread_id": thread, "resources": self.resources},
-            recursion_limit=RECURSION_LIMIT,
-            callbacks=[trace],
-        )
+        trace = self.tracer()
         error = ""
         try:
             for attempt in range(ATTEMPTS):
                 try:
-                    return Ended(state=await self._invoke(config, given), trace=trace)
-                except (GraphDrained, BudgetSpent, UsageError):
+                    return Ended(state=await self.invoke(thread, given, trace), trace=trace)
+                except (GraphDrained, BudgetSpent, UsageError, ServerGone):
                     raise
                 except Exception as failure:  # one bad job must not end the phase
                     if disk_refuses(failure):
@@ -129,20 +138,37 @@ class Bench:
                     error = in_short(failure)
                     log.warning("%s failed in attempt %d: %s", thread, attempt + 1, error)
                     log.debug("traceback of %s", thread, exc_info=failure)
-            return Ended(state=(await self.graph.aget_state(config)).values, error=error, trace=trace)
+            return Ended(state=await self.values(thread), error=error, trace=trace)
         except (GraphDrained, BudgetSpent) as early:
             log.warning("stopped early: %s", early)
             return None
         finally:
             await SESSIONS.drop(thread)
 
+
+@dataclass(kw_only=True, slots=True)
+class Bench(Player):
+    """One compiled graph with its checkpointer, in this process."""
+
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    saver: AsyncSqliteSaver
+    resources: Resources
+    stop: Stop | None
+    controls: set[RunControl] = field(default_factory=set)
+
     async def forget(self, thread: str) -> None:
-        """Delete the thread's checkpoints: its rows are written, nothing is left to resume."""
         await self.saver.adelete_thread(thread)
 
-    async def _invoke(self, config: RunnableConfig, given: ActState) -> Any:
+    def tracer(self) -> Tracer:
+        return Tracer(self.resources.calls)
+
+    async def values(self, thread: str) -> Any:
+        return (await self.graph.aget_state(self._config(thread, None))).values
+
+    async def invoke(self, thread: str, given: Any, trace: Tracer | None) -> Any:
         if self.stop and self.stop.is_set():
             raise GraphDrained("stop")
+        config = self._config(thread, trace)
         before = await self.graph.aget_state(config)
         begun = before.created_at is not None
         if begun and not before.tasks:  # `next` is empty too where a node has ended but its superstep has not
@@ -153,6 +179,13 @@ class Bench:
             return await self.graph.ainvoke(None if begun else given, config, durability="sync", control=control)
         finally:
             self.controls.discard(control)
+
+    def _config(self, thread: str, trace: Tracer | None) -> RunnableConfig:
+        return RunnableConfig(
+            configurable={"thread_id": thread, "resources": self.resources},
+            recursion_limit=RECURSION_LIMIT,
+            callbacks=[trace] if trace else None,
+        )
 
     async def watch(self) -> None:
         """Turn the stop flag into drain requests: each graph stops after the node at hand."""

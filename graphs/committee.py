@@ -22,6 +22,7 @@ from langchain_core.runnables import RunnableConfig
 from envs import registry
 from envs.protocols import Env, Screen
 from graphs.known import Known
+from graphs.lending import borrowed
 from graphs.model import Budget, Reply, call, chat_model
 from graphs.prompting import framed
 from graphs.replies import Opinion, Reader, opinion_schema, read_opinion
@@ -271,8 +272,7 @@ _NAMED: dict[tuple[str, str], Committee] = {}
 async def committee(config: RunnableConfig) -> Committee:
     """The runner's committee; in Studio one of the model that `configurable` names, which is not recorded."""
     configurable = config.get("configurable", {})
-    given = configurable.get("committee")
-    if isinstance(given, Committee):
+    if given := borrowed(configurable.get("committee"), Committee):
         return given
     names = (configurable.get("env") or DEFAULT_ENV, str(configurable.get("model") or ""))
     if names not in _NAMED:

@@ -67,8 +67,12 @@ class Known:
 
     async def turn(self, candidate: str) -> None:
         """Return once every candidate before this one is decided."""
-        if candidate in self._before:
-            await self._decided[self._before[candidate]].wait()
+        if before := self.before(candidate):
+            await self._decided[before].wait()
+
+    def before(self, candidate: str) -> str | None:
+        """The candidate that must be decided before this one."""
+        return self._before.get(candidate)
 
     def held_out(self, task: Task) -> str | None:
         """The held-out item that the task repeats, or whose answer it gives away."""

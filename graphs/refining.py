@@ -11,16 +11,17 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Protocol, cast
 
-from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphDrained
 
 from envs.errors import InfraError
-from graphs.bench import Ended, Floor, disk_refuses, in_order
+from graphs.bench import Ended, Floor, ServerGone, disk_refuses, in_order
 from graphs.model import BudgetSpent, in_short
 from graphs.recording import Recorder
 from graphs.refine import graph
+from graphs.remote import Remote, RemoteBench, remote_bench
 from graphs.sitting import Halted, Panel, Said, Sitting
 from graphs.state import PairJson, RefineState
 from graphs.tracing import Tracer
@@ -51,9 +52,15 @@ def no_past(sample: int) -> tuple[Refined | None, Said]:
 
 
 async def refine_all(
-    samples: Iterable[Sample], panel: Panel, *, attempt: int, record: Recorder, past: Past = no_past
+    samples: Iterable[Sample],
+    panel: Panel,
+    *,
+    attempt: int,
+    record: Recorder,
+    past: Past = no_past,
+    remote: Remote | None = None,
 ) -> AsyncGenerator[tuple[Sample, Refined]]:
-    """Each sample with what became of it, in order.
+    """Each sample with what became of it, in order. `remote`: the graphs run there, and remarks are recorded there.
 
     BudgetSpent, Halted: what was in flight is on record, and a later call with the `past` goes on from there.
     InfraError when most samples fail for our own faults; UsageError, StoreError as of the model and the store.
@@ -68,7 +75,7 @@ async def refine_all(
         async with room:
             spans: list[Span] = []
             try:
-                refined = await _refined(sample, panel, said, attempt, spans)
+                refined = await _refined(sample, panel, said, attempt, spans, at)
             except (BudgetSpent, Halted) as early:
                 return early
             rows: list[Row] = [*spans, refined]
@@ -76,7 +83,9 @@ async def refine_all(
             return refined
 
     items = ((sample, past(sample.index)) for sample in samples)
-    async with aclosing(in_order(items, work, AHEAD * panel.calls.concurrency)) as results:
+    async with AsyncExitStack() as stack:
+        at = await stack.enter_async_context(remote_bench("refine", remote, panel.stop)) if remote else None
+        results = await stack.enter_async_context(aclosing(in_order(items, work, AHEAD * panel.calls.concurrency)))
         async for (sample, _), refined in results:
             if not isinstance(refined, Refined):
                 await panel.idle()
@@ -89,7 +98,9 @@ def _ours(refined: Refined) -> bool:
     return (refined.error or "").startswith("infra: ")
 
 
-async def _refined(sample: Sample, panel: Panel, said: Said, attempt: int, spans: list[Span]) -> Refined:
+async def _refined(
+    sample: Sample, panel: Panel, said: Said, attempt: int, spans: list[Span], bench: RemoteBench | None
+) -> Refined:
     """What becomes of the sample; its nodes are added to `spans`. A failure that is its own, or the endpoint's, is part
     of that."""
     if error := unfit_sample(sample, panel.settings.max_chars):
@@ -97,17 +108,14 @@ async def _refined(sample: Sample, panel: Panel, said: Said, attempt: int, spans
     states: list[RefineState] = []
     try:
         for at, pair in enumerate(sample.pairs):
-            trace = Tracer(panel.calls, texts=False)
-            config = RunnableConfig(
-                configurable={"sitting": Sitting(panel=panel, sample=sample.index, response=at, said=said)},
-                callbacks=[trace],
-            )
-            try:
-                states.append(cast(RefineState, await graph.ainvoke(_input(sample, at, pair, states, panel), config)))
-            finally:
-                thread = "/".join(map(str, (panel.job, sample.index, at, *([attempt] if attempt else []))))
-                spans += trace.spans(thread=thread, run=panel.job, t=0, graph="refine")
-    except (BudgetSpent, Halted, UsageError, StoreError):
+            thread = "/".join(map(str, (panel.job, sample.index, at, *([attempt] if attempt else []))))
+            given = _input(sample, at, pair, states, panel)
+            if bench:
+                states.append(await _remotely(bench, thread, sample.index, at, given))
+                continue
+            seat = Sitting(panel=panel, sample=sample.index, response=at, said=said)
+            states.append(await _here(seat, thread, given, spans))
+    except (BudgetSpent, Halted, UsageError, StoreError, ServerGone):
         raise
     except Exception as failure:
         if disk_refuses(failure):
@@ -117,6 +125,24 @@ async def _refined(sample: Sample, panel: Panel, said: Said, attempt: int, spans
         log.debug("traceback of sample %d", sample.index, exc_info=failure)
         return _row(sample, panel, attempt, [], f"infra: {words}")
     return _row(sample, panel, attempt, states, None)
+
+
+async def _here(seat: Sitting, thread: str, given: RefineState, spans: list[Span]) -> RefineState:
+    """The graph's last state; its nodes are added to `spans`."""
+    trace = Tracer(seat.panel.calls, texts=False)
+    try:
+        return cast(RefineState, await graph.ainvoke(given, {"configurable": {"sitting": seat}, "callbacks": [trace]}))
+    finally:
+        spans += trace.spans(thread=thread, run=seat.panel.job, t=0, graph="refine")
+
+
+async def _remotely(bench: RemoteBench, thread: str, sample: int, response: int, given: RefineState) -> RefineState:
+    """The graph's last state on the server, which writes the spans itself. Halted if stopped."""
+    bench.given[thread] = {"sample": sample, "response": response}
+    try:
+        return cast(RefineState, await bench.invoke(thread, given, None))
+    except GraphDrained:
+        raise Halted("stopped as asked") from None
 
 
 def unfit_sample(sample: Sample, max_chars: int) -> str | None:

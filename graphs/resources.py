@@ -1,7 +1,7 @@
 """What the nodes work with, from `config["configurable"]`.
 
-The runner passes one `resources` object. Without it (LangGraph Studio, a plain `graph.ainvoke`) the names `env` and
-`model` are read, with defaults, so every graph runs alone.
+The runner passes one `resources` object, or the name of one that is lent (graphs/lending.py). Without it (`langgraph
+dev`, a plain `graph.ainvoke`) the names `env` and `model` are read, with defaults, so every graph runs alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from envs import registry
 from envs.protocols import Env
 from graphs.committee import Committee
 from graphs.known import Known
+from graphs.lending import borrowed
 from graphs.model import Budget, ModelFactory, chat_model
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from graphs.state import DEFAULT_ENV
@@ -54,8 +55,7 @@ _NAMED: dict[tuple[str, str], Resources] = {}
 async def resources(config: RunnableConfig) -> Resources:
     """The runner's resources, or those that the configurable names `env` and `model` stand for."""
     configurable = config.get("configurable", {})
-    given = configurable.get("resources")
-    if isinstance(given, Resources):
+    if given := borrowed(configurable.get("resources"), Resources):
         return given
     names = (configurable.get("env") or DEFAULT_ENV, configurable.get("model") or DEFAULT_MODEL)
     if names not in _NAMED:

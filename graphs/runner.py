@@ -25,6 +25,7 @@ from graphs.committee import Committee, Judges, Standing
 from graphs.known import Known
 from graphs.model import Budget, ModelFactory, in_short
 from graphs.recording import Recorder
+from graphs.remote import Remote, remote_bench
 from graphs.resources import Resources, model_factory
 from graphs.settings import ExploreSettings, ModelSettings, ValidateSettings
 from graphs.sitting import Voice
@@ -56,21 +57,23 @@ async def explore_all(
     done: Collection[str] = (),
     stop: Stop | None = None,
     report: Report | None = None,
+    remote: Remote | None = None,
 ) -> list[Exploration]:
     """Run the jobs whose exploration id is not in `done`; the new Exploration rows, in job order.
 
-    `model` is a spec; `factory` builds the models in its place. Stops early, without an error, on `stop` and when the
-    budget is spent: what is unfinished goes on at the next call. UsageError for a world that is not trained on;
-    InfraError when most explorations fail for our own faults.
+    `model` is a spec; `factory` builds the models in its place; `remote` is where the graphs run, if not here. Stops
+    early, without an error, on `stop` and when the budget is spent: what is unfinished goes on at the next call.
+    UsageError for a world that is not trained on; InfraError when most explorations fail for our own faults.
     """
     _only_train_worlds(env, jobs)
     todo = [job for job in jobs if job.id not in done]
     source = rows.Source(env=env, model=model, seed=seed)
     calls = calls or ModelSettings()
-    given = _resources(env, model, factory, calls, Known(env), settings or ExploreSettings(), ValidateSettings())
+    given = exploring(env, model, settings=settings, calls=calls, factory=factory)
     found: list[Exploration] = []
     floor = Floor()
-    async with bench(explore.builder, given, checkpoints, stop) as at:
+    played = remote_bench("explore", remote, stop) if remote else bench(explore.builder, given, checkpoints, stop)
+    async with played as at:
         plays = in_order(todo, lambda job: at.play(job.id, _explore_input(job, seed)), calls.concurrency)
         async with aclosing(plays) as results:
             async for job, ended in results:
@@ -151,6 +154,7 @@ async def validate_all(
     origins: Mapping[str, Origin] | None = None,
     stop: Stop | None = None,
     report: Report | None = None,
+    remote: Remote | None = None,
 ) -> list[Verdict]:
     """Decide the candidates; the verdicts, in candidate order.
 
@@ -164,27 +168,21 @@ async def validate_all(
     calls = calls or ModelSettings()
     known, held_out = list(known), list(held_out)
     queue = Known(env, known, held_out, [candidate.id for candidate in candidates], alike)
-    settings = settings or ValidateSettings()
-    given = _resources(env, model, factory, calls, queue, ExploreSettings(), settings)
-    judges = judges or Judges(strong=[])
-    if candidates and (judges.strong or settings.polish):
-        court = Committee(
-            judges=judges if judges.strong else replace(judges, strong=[_own(source, factory, calls)]),
-            env=env,
-            known=Known(env, known, held_out),
-            standing=Standing.of(known),
-            run=candidates[0].run,
-            t=t,
-            calls=calls,
-            budget=given.budget,
+    given = validating(env, model, queue=queue, settings=settings, calls=calls, factory=factory)
+    if candidates:
+        given = judged(
+            given,
+            judges,
+            Known(env, known, held_out),
+            known,
+            at=(candidates[0].run, t),
             record=Recorder(append),
-        )
-        given = replace(
-            given, committee=court if judges.strong else None, preference=court if settings.polish else None
+            own=partial(own_voice, env, model, calls, factory, seed),
         )
     verdicts: list[Verdict] = []
     floor = Floor()
-    async with bench(validate.builder, given, checkpoints, stop) as at:
+    played = remote_bench("validate", remote, stop) if remote else bench(validate.builder, given, checkpoints, stop)
+    async with played as at:
         plays = in_order(
             candidates,
             lambda one: at.play(one.id, _validate_input(one, seed, (origins or {}).get(one.id))),
@@ -206,13 +204,6 @@ async def validate_all(
     return verdicts
 
 
-def _own(source: rows.Source, factory: ModelFactory | None, calls: ModelSettings) -> Voice:
-    """The validator's own model as the judge of words, where there is no other; without temperature."""
-    cold = calls.model_copy(update={"temperature": 0.0})
-    build = factory or model_factory(source.model, cold, env=source.env.name)
-    return Voice(spec=source.model, model=build(source.seed))
-
-
 def _validate_input(candidate: Candidate, seed: int, origin: Origin | None = None) -> ValidateState:
     return ValidateState(
         origin=origin or "explored",
@@ -230,21 +221,65 @@ def _seed(candidate: Candidate, base: int) -> int:
     return derive_seed("validate", base, candidate.world, candidate.user_turns, candidate.reference)
 
 
-def _resources(
-    env: Env,
-    model: str,
-    factory: ModelFactory | None,
-    calls: ModelSettings,
-    known: Known,
-    explore_settings: ExploreSettings,
-    validate_settings: ValidateSettings,
+def exploring(
+    env: Env, model: str, *, settings: ExploreSettings | None, calls: ModelSettings, factory: ModelFactory | None
 ) -> Resources:
+    """What the nodes of explorations work with. UsageError if there is no such model."""
     return Resources(
         env=env,
         model=factory or model_factory(model, calls, env=env.name),
-        known=known,
+        known=Known(env),
         calls=calls,
         budget=Budget.of(calls),
-        explore=explore_settings,
-        validate=validate_settings,
+        explore=settings or ExploreSettings(),
     )
+
+
+def validating(
+    env: Env,
+    model: str,
+    *,
+    queue: Known,
+    settings: ValidateSettings | None,
+    calls: ModelSettings,
+    factory: ModelFactory | None,
+) -> Resources:
+    """What the nodes of validations work with, but for judges. UsageError if there is no such model."""
+    given = exploring(env, model, settings=None, calls=calls, factory=factory)
+    return replace(given, known=queue, validate=settings or ValidateSettings())
+
+
+def own_voice(env: Env, model: str, calls: ModelSettings, factory: ModelFactory | None, seed: int) -> Voice:
+    """The validator's own model as the judge of words, where there is no other; without temperature."""
+    cold = calls.model_copy(update={"temperature": 0.0})
+    return Voice(spec=model, model=(factory or model_factory(model, cold, env=env.name))(seed))
+
+
+def judged(
+    given: Resources,
+    judges: Judges | None,
+    before: Known,
+    known: Sequence[Task],
+    *,
+    at: tuple[str, int],
+    record: Recorder,
+    own: Callable[[], Voice],
+) -> Resources:
+    """The same with a committee where there are judges, and one that compares words where they are polished: the judges
+    too, or `own`. `known`, and `before` made of it, are as of the phase's beginning; `at`: run and t."""
+    judges = judges or Judges(strong=[])
+    polish = given.validate.polish
+    if not (judges.strong or polish):
+        return given
+    court = Committee(
+        judges=judges if judges.strong else replace(judges, strong=[own()]),
+        env=given.env,
+        known=before,
+        standing=Standing.of(known),
+        run=at[0],
+        t=at[1],
+        calls=given.calls,
+        budget=given.budget,
+        record=record,
+    )
+    return replace(given, committee=court if judges.strong else None, preference=court if polish else None)

@@ -16,6 +16,7 @@ from typing import Literal, Protocol, TypeAlias
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
+from graphs.lending import borrowed
 from graphs.model import Budget, Reply, call, chat_model
 from graphs.prompting import framed
 from graphs.settings import ModelSettings, RefineSettings
@@ -165,6 +166,14 @@ def voices(
     return found
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Room:
+    """Where the panel of a server sits: what is on record of a sample is looked up there."""
+
+    panel: Panel
+    past: Callable[[int], Awaitable[Said]]
+
+
 _NAMED: dict[str, Panel] = {}
 
 
@@ -174,6 +183,9 @@ async def sitting(config: RunnableConfig) -> Sitting:
     given = configurable.get("sitting")
     if isinstance(given, Sitting):
         return given
+    if room := borrowed(given, Room):
+        sample, response = int(configurable.get("sample") or 0), int(configurable.get("response") or 0)
+        return Sitting(panel=room.panel, sample=sample, response=response, said=await room.past(sample))
     spec = str(configurable.get("model") or "")
     if spec not in _NAMED:
         _NAMED[spec] = await asyncio.to_thread(_named, spec)  # the import blocks

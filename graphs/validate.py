@@ -210,7 +210,8 @@ def _edit(task: Task, turns: list[str], outcome: str) -> Json:
 
 
 async def judge(state: ValidateState, config: RunnableConfig) -> ValidateState:
-    court = (await resources(config)).committee
+    lent = config.get("configurable", {}).get("resources")
+    court = lent if isinstance(lent, str) else (await resources(config)).committee
     given = JudgeState(
         id=identity(state, config),
         task=state.get("task"),

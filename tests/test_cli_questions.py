@@ -146,8 +146,8 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
             "--workspace",
         ],
         "signals": ["--json", "--run", "--set", "--workspace"],
-        "explore": ["--explorer", "--focus", "--json", "--run", "--set", "--signals", "--workspace"],
-        "validate": ["--explorer", "--json", "--polish", "--run", "--set", "--workspace"],
+        "explore": ["--explorer", "--focus", "--json", "--run", "--set", "--signals", "--studio", "--workspace"],
+        "validate": ["--explorer", "--json", "--polish", "--run", "--set", "--studio", "--workspace"],
         "review": ["--json", "--out", "--rater", "--read", "--run", "--sample", "--set", "--workspace"],
         "inject": ["--json", "--run", "--set", "--workspace"],
         "eval": [
@@ -157,7 +157,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "serve": ["--json", "--policy-version", "--port", "--run", "--set", "--workspace"],
         "refine": [
             *["--format", "--json", "--judge-model", "--model", "--out", "--provenance", "--resume", "--set"],
-            "--workspace",
+            *["--studio", "--workspace"],
         ],
         "refined": ["--json", "--workspace"],
         "status": ["--json", "--long", "--run", "--workspace"],
@@ -165,6 +165,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "report": ["--include-protected", "--json", "--live", "--out", "--port", "--workspace"],
         "trace": ["--html", "--include-protected", "--json", "--otlp", "--run", "--workspace"],
         "export": ["--include-protected", "--json", "--run", "--workspace"],
+        "studio": ["--json", "--port", "--workspace"],
         "completion": [],
         "why": ["--json", "--run", "--workspace"],
         "doctor": ["--json", "--workspace"],
@@ -182,7 +183,7 @@ def test_help_fits_80_columns_and_follows_the_workflow(monkeypatch: pytest.Monke
     listed = lines[lines.index("Commands:") + 1 :]
     assert [line for line in listed if line.endswith("...")] == []
     names = [line.split()[0] for line in listed]
-    later = ["trace", "export", "completion", "doctor", "db", "env"]
+    later = ["trace", "export", "studio", "completion", "doctor", "db", "env"]
     steps = ["seed", "train", "signals", "explore", "validate", "review", "inject", "eval", "serve"]
     assert names == ["init", "evolve", *steps, "refine", "refined", "status", "why", "report", "sql", *later]
 
