@@ -15,7 +15,7 @@ import click
 import pytest
 
 from coevolve.cli import main
-from coevolve.config import parse_settings
+from coevolve.config import load_settings, parse_settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -53,7 +53,8 @@ def test_a_command_parses(page: str, line: str) -> None:
     command: click.Command = main
     while isinstance(command, click.Group):
         command = command.commands[words.pop(0)]
-    command.make_context("coevolve", words)
+    given = command.make_context("coevolve", words).params
+    load_settings(None, given.get("overrides", ()), {})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
