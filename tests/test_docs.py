@@ -105,4 +105,3 @@ def test_the_index_has_every_page() -> None:
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert len(listed) == len(set(listed))
     assert set(listed) == pages - {"README.md"}
-
