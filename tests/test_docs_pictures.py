@@ -52,15 +52,16 @@ def test_what_is_drawn_as_rare_is(store: Store) -> None:
     bars = drawn("rare.svg", "count")
     text = (DOCS / "pictures/rare.svg").read_text()
     (rollouts,) = map(int, re.findall(r"N = (\d+)", text))
+    patterns = [bar.attrib["data-pattern"].split() for bar in bars]
+    rows: list[Row] = []
     for t, bar in enumerate(bars):  # an iteration a bar
-        pattern = bar.attrib["data-pattern"].split()
-        rows: list[Row] = []
         for number in range(rollouts):
             one = trajectory(f"task{number}", t=t)
-            rows += [one, step(one, pattern if number < int(bar.attrib["data-count"]) else ["other"])]
-        store.append(rows)
+            rows += [one, step(one, patterns[t] if number < int(bar.attrib["data-count"]) else ["other"])]
+    store.append(rows)
+    for t, bar in enumerate(bars):
         found = [signal.pattern for signal in detect(store, "r", t) if signal.kind == "rare"]
-        assert (pattern in found) == (bar.attrib["class"] == MARK)
+        assert (patterns[t] in found) == (bar.attrib["class"] == MARK)
     assert f"theta = {SignalSettings().theta:g} % of {rollouts}" in text
 
 
