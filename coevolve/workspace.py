@@ -88,8 +88,13 @@ class Workspace:
         return RunFolder(folder)
 
     def create_run(self, config: dict[str, Any]) -> RunFolder:
-        """A new numbered folder. It is a run once it has its manifest, which is to be written last (`update`)."""
-        numbers = [int(m[1]) for path in (self.root / "runs").glob("r*") if (m := re.fullmatch(r"r(\d+)", path.name))]
+        """A new numbered folder. It is a run once it has its manifest, which is to be written last (`update`).
+
+        The rows of a run whose folder was deleted are still there: its number is not given again.
+        """
+        names = [path.name for path in (self.root / "runs").glob("r*")]
+        names += [name for (name,) in self.store.query("select id from run")]
+        numbers = [int(m[1]) for name in names if (m := re.fullmatch(r"r(\d+)", name))]
         number = max(numbers, default=0) + 1
         while True:
             folder = self.root / "runs" / f"r{number:03d}"

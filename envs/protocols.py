@@ -44,7 +44,7 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How an episode ended (docs/definitions.md, "whose fault")."""
+    """How an episode ended (docs/concepts.md, "whose fault")."""
 
     kind: OutcomeKind
     score: float | None = None
@@ -156,7 +156,7 @@ class Env(Protocol):
         ...
 
     def action_tokens(self, step_action: str) -> list[str]:
-        """Action tokens of one step's action (docs/definitions.md, rare)."""
+        """Action tokens of one step's action (docs/concepts.md, rare)."""
         ...
 
     def structure(self, reference: Json) -> str: ...

@@ -5,7 +5,7 @@
     free      a policy that is `concurrent`, a server that batches by itself: each episode goes at its own pace and
               asks alone, so that a slow one holds nobody up.
 
-A bad rollout is data: whatever fails, except bad settings, becomes a row (docs/definitions.md, whose
+A bad rollout is data: whatever fails, except bad settings, becomes a row (docs/concepts.md, whose
 fault).
 
     infra    the policy gave an exception, the session was lost, or the episode's deadline passed; tried again.

@@ -12,7 +12,7 @@ An environment holds one `Pool`. `pool.ask` is for questions that leave no trace
     await remote.ask("act", calls=[...])          # verb `act`, with sid added
     await remote.close()                          # verb `close`
 
-Whose fault (docs/definitions.md): when a worker dies over a request or gives no answer in time, the log is replayed on
+Whose fault (docs/concepts.md): when a worker dies over a request or gives no answer in time, the log is replayed on
 a worker with no other session, and the request is sent once more. It fails again: `Blamed`, the actor's own doing; the
 session is as it was before that request, and goes on. It does not: SessionLost. Sessions that shared the worker were
 not asked anything, so they are only replayed. A replay that is answered differently is SessionLost.

@@ -40,7 +40,7 @@ class ModelSettings(BaseModel):
 
 
 class ExploreSettings(BaseModel):
-    """Budgets of one exploration (docs/definitions.md, budgets)."""
+    """Budgets of one exploration (docs/concepts.md, budgets)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

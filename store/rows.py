@@ -197,7 +197,7 @@ class Step:
     observation: str
     """What the environment answered; empty where nothing was shown to the model."""
     tokens: list[str]
-    """Action tokens (docs/definitions.md): tool names, `app.api`, or one token per SQL clause. Also the index's narrow
+    """Action tokens (docs/concepts.md): tool names, `app.api`, or one token per SQL clause. Also the index's narrow
     `tool_calls` table, one row a token, which the rare-pattern query reads."""
     failed: bool
     """The environment refused the action or it raised an error."""

@@ -24,7 +24,7 @@ KINDS: tuple[SignalKind, ...] = ("forgetting", "boundary", "rare")
 
 
 class SignalSettings(BaseModel):
-    """The defaults are those of docs/definitions.md."""
+    """The defaults are those of docs/concepts.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -69,6 +69,12 @@ def test_why_names_the_run_that_has_the_task(work: Path, tmp_path: Path) -> None
     assert told.out.startswith(f"task {task} in run r001  (explored")
 
 
+def test_the_number_of_a_run_whose_folder_was_deleted_is_not_given_again(work: Path, tmp_path: Path) -> None:
+    workspace = Path(shutil.copytree(work, tmp_path / "work"))
+    shutil.rmtree(workspace / "runs" / "r001")
+    assert Workspace.find(str(workspace)).create_run({}).id == "r002"  # its rows are in the store yet
+
+
 def test_why_of_a_seed_task(work: Path) -> None:
     query = "select id from task where origin = 'seed' limit 1"
     found = json.loads(coevolve("sql", "--workspace", work, "--json", query).out)[0]["id"]

@@ -1,4 +1,4 @@
-"""Forgetting, boundary and rare, at each edge of the definitions in docs/definitions.md."""
+"""Forgetting, boundary and rare, at each edge of the definitions in docs/concepts.md."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def is_final(trajectory: Trajectory, settings: CollectSettings) -> bool:
 
 
 def withdrawals(trajectories: Iterable[Trajectory]) -> list[Withdrawal]:
-    """Tasks found defective by a rollout (docs/definitions.md, "whose fault"), one row each."""
+    """Tasks found defective by a rollout (docs/concepts.md, "whose fault"), one row each."""
     defects = {row.task_id: row for row in trajectories if row.outcome == "invalid" and row.task_id}
     return [
         Withdrawal(run=row.run, task_id=task_id, t=row.t, reason=row.error or "invalid")

@@ -2,7 +2,7 @@
 
     extract_sql     the statement in a model's reply
     strip_comments  the statement without comments: what is read here and what SQLite runs
-    action_tokens   one token a clause, in order of appearance (docs/definitions.md, rare)
+    action_tokens   one token a clause, in order of appearance (docs/concepts.md, rare)
     structure       the skeleton: names become `_`, literals `?`, so questions of one shape share it
     canonical       one spelling for statements that differ only in case, spacing, aliases
     difficulty      a weighted count of clauses
