@@ -96,6 +96,13 @@ class AppWorld:
         }
         return self._task(draft, expected, origin)
 
+    def reached(self, task: Task) -> tuple[Json, list[Json]]:
+        """The grade of the reference's calls, and these. InvalidTask where it is not what was recorded."""
+        runs, grades = self._report(task.world, task.reference)
+        if any(grade["digest"] != task.expected["digest"] for grade in grades):
+            raise InvalidTask("replay_differs", "the reference does not reach what was recorded")
+        return grades[0], runs[0]["steps"][0]["calls"]
+
     async def replay(self, task: Task) -> Outcome:
         """InvalidTask for an official task of which the data holds no solution."""
         if task.expected["grading"] == "official":
