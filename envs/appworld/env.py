@@ -22,7 +22,13 @@ from store.rows import Json, Origin, Split, Task, content_id, task_id
 
 SPLITS: dict[Split, str] = {"train": "train", "gold": "dev", "test": "test_normal", "shifted": "test_challenge"}
 """{split of ours: AppWorld's}"""
-DONE: Json = {"api": "supervisor.complete_task", "method": "post", "url": "/supervisor/message", "data": {}}
+DONE: Json = {
+    "api": "supervisor.complete_task",
+    "method": "post",
+    "url": "/supervisor/message",
+    "data": {},
+    "status": 200,
+}
 OTHER_WORLDS = 2
 """Other people's worlds in which an answer is looked for."""
 CONSTANTS = ("0", "1", "yes", "no", "true", "false", "none", "")
