@@ -119,8 +119,8 @@ class World:
             try:
                 return request(_app_name, _api_name, **rest)
             finally:
-                for call in self.calls[before:] if self._status is not None else ():
-                    call["status"] = self._status
+                if self._status is not None:
+                    self.calls[before:] = [{**call, "status": self._status} for call in self.calls[before:]]
 
         def logged(method: str, url: str, data: Json = None) -> None:
             if len(self.calls) >= CALLS:
