@@ -16,7 +16,7 @@ from envs.errors import InvalidTask
 from envs.protocols import Draft
 from tests.appworld_play import WORLD, run
 
-SIGNAL = {
+SIGNAL: dict[str, Any] = {
     "kind": "boundary",
     "pattern": None,
     "stats": {},
@@ -100,6 +100,10 @@ def acts(view: dict[str, Any], beginning: str) -> list[str]:
     """Blocks of acts that were done."""
     done = [entry["args"]["code"] for entry in view["log"] if not entry["failed"]]
     return [code for code in done if code.startswith(f"# act {beginning}")]
+
+
+def changes(env: AppWorld, draft: Draft) -> bool:
+    return not env.check(draft) and bool(env.materialize(draft, "explored").expected["models"])
 
 
 APPS = ("amazon", "file_system", "gmail", "phone", "simple_note", "splitwise", "spotify", "todoist", "venmo")
