@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coevolve import protected
+from coevolve.progress import progress
 from coevolve.workspace import Workspace
 from envs import registry
 from store import snapshot
@@ -100,8 +101,8 @@ def _export_native(place: Workspace, run: str, target: Path, include_protected: 
             f"--native: it writes texts that may not be passed on in plain; {licence}: --include-protected"
         )
     _, tasks = snapshot.load(place.run(run).snapshots)
-    with _draft(target) as draft:
-        found = write(tasks, draft)
+    with _draft(target) as draft, progress() as report:
+        found = write(tasks, draft, report)
         if not any(why is None for why in found.values()):
             raise CoevolveError(f"none of the {len(tasks)} tasks of {run} can be written: {next(iter(found.values()))}")
     left_out = {task: why for task, why in found.items() if why is not None}

@@ -12,7 +12,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
-from envs.protocols import Env, Explorer
+from envs.protocols import Env, Explorer, Report
 from envs.venvs import Venv
 from store.errors import UsageError
 from store.rows import Task
@@ -122,7 +122,7 @@ def checkup(name: str) -> Iterator[tuple[str, str, bool]]:
         yield from look()
 
 
-def native(spec: str) -> Callable[[Sequence[Task], Path], dict[str, str | None]]:
+def native(spec: str) -> Callable[[Sequence[Task], Path, Report], dict[str, str | None]]:
     """What writes tasks to a new folder in the form of the benchmark's own tools: {task id: why it is left out, None
     if it is there}. UsageError for an environment that has no form but ours."""
     if spec.partition(":")[0] != "appworld":

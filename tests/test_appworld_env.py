@@ -207,6 +207,11 @@ def test_a_question_is_graded_by_its_answer(appworld: AppWorld) -> None:
     assert run(play(appworld, task, COUNT.replace("answer=len(songs)", "answer=len(songs) + 1")))[1].score == 0.0
 
 
+def test_who_does_nothing_has_given_no_answer(appworld: AppWorld) -> None:
+    graded = appworld.evaluators.ask({"verb": "grade", "world": WORLD, "calls": [], "official": False})
+    assert graded["difference"] == {"changes": {}, "status": None, "answer": None}
+
+
 def test_the_agent_is_told_its_own_task(appworld: AppWorld) -> None:
     task = synthetic(appworld, 'Make a note "List" that says "bread".', NOTE)
     seen, _ = run(play(appworld, task, 'print(apis.supervisor.show_active_task()["instruction"])'))

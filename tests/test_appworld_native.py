@@ -34,6 +34,10 @@ print("FOUND" + json.dumps(found))
 """By nothing but AppWorld: (instruction, the one that the agent is told, grade of nothing, grade of the solution)."""
 
 
+def silent(label: str, done: int, total: int) -> None:
+    """A report that nobody reads."""
+
+
 @pytest.fixture(scope="module")
 def made(appworld: AppWorld) -> list[Task]:
     return [
@@ -45,7 +49,7 @@ def made(appworld: AppWorld) -> list[Task]:
 @pytest.fixture(scope="module")
 def root(appworld: AppWorld, made: list[Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("native") / "out"
-    assert write(appworld, made, folder) == {task.id: None for task in made}
+    assert write(appworld, made, folder, silent) == {task.id: None for task in made}
     return folder
 
 
@@ -96,7 +100,7 @@ def test_by_appworlds_grade_other_doings_fail_and_the_same_by_other_code_pass(
 
 def test_a_task_that_does_not_replay_is_left_out(appworld: AppWorld, made: list[Task], tmp_path: Path) -> None:
     spoilt = replace(made[0], expected={**made[0].expected, "digest": "0" * 16})
-    found = write(appworld, [spoilt], tmp_path / "out")
+    found = write(appworld, [spoilt], tmp_path / "out", silent)
     assert "does not replay" in (found[spoilt.id] or "")
     assert not list((tmp_path / "out" / "data").glob("tasks/*"))
 

@@ -15,13 +15,15 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from envs.appworld import tokens
 from envs.appworld.env import DONE, AppWorld
 from envs.appworld.place import HERE, TRUTH, Place
 from envs.errors import InvalidTask
-from envs.worker import Blamed, WorkerError
+from envs.protocols import Report
+from envs.worker import Blamed, Pool, WorkerError
 from store.rows import Json, Task
 
 DATASET = "coevolve"
@@ -41,15 +43,21 @@ from appworld.common.datetime import VanillaDate as Date, VanillaDateTime as Dat
 """What the engine has imported before a block of code runs."""
 
 
-def write(env: AppWorld, tasks: Sequence[Task], folder: Path) -> dict[str, str | None]:
+def write(env: AppWorld, tasks: Sequence[Task], folder: Path, report: Report) -> dict[str, str | None]:
     """{task id: why it is left out, None if it is there}. `folder` is a new one."""
     data = folder.absolute() / "data"
     (data / "datasets").mkdir(parents=True)
     for name in LINKS:
         if (env.place.root / "data" / name).exists():
             (data / name).symlink_to(env.place.root / "data" / name)
-    found = {task.id: _written(env, task, data / "tasks" / native_id(task)) for task in tasks}
-    found |= _tried(folder.absolute(), [task for task in tasks if found[task.id] is None])
+    found: dict[str, str | None] = {}
+    with _evaluators(folder.absolute()) as evaluators:
+        for done, task in enumerate(tasks, 1):
+            place = data / "tasks" / native_id(task)
+            found[task.id] = _written(env, task, place) or _failing(evaluators, task)
+            if found[task.id] is not None:
+                shutil.rmtree(place, ignore_errors=True)
+            report("tasks", done, len(tasks))
     kept = [native_id(task) for task in tasks if found[task.id] is None]
     (data / "datasets" / f"{DATASET}.txt").write_text("".join(f"{name}\n" for name in kept), "utf-8")
     (folder / "README").write_text(NOTE, "utf-8")
@@ -125,28 +133,29 @@ def _code(task: Task) -> dict[str, str]:
     return {"evaluation": EVALUATION.read_text("utf-8"), "solution": text, "compiled_solution": text}
 
 
-def _tried(root: Path, tasks: Sequence[Task]) -> dict[str, str | None]:
-    """By the engine over the new root. What fails is deleted."""
+@contextmanager
+def _evaluators(root: Path) -> Iterator[Pool]:
+    """The engine over the new root, which keeps nothing of what it writes there."""
     evaluators = Place(root).evaluators()
-    found: dict[str, str | None] = {}
     try:
-        for task in tasks:
-            name = native_id(task)
-            solved = evaluators.ask({"verb": "solve", "world": name})
-            if not all(ok for *_, ok in solved["tests"]) or solved["digest"] != task.expected["digest"]:
-                found[task.id] = "its solution does not pass in AppWorld's form"
-            for calls in ([], [DONE]):
-                graded = evaluators.ask({"verb": "grade", "world": name, "official": True, "calls": calls})
-                if all(ok for *_, ok in graded["tests"]):
-                    found[task.id] = "doing nothing passes in AppWorld's form"
+        yield evaluators
     finally:
         evaluators.close()
         for name in ("runs", "ipython", "cache"):
             shutil.rmtree(root / name, ignore_errors=True)
-    for task in tasks:
-        if task.id in found:
-            shutil.rmtree(root / "data" / "tasks" / native_id(task))
-    return found
+
+
+def _failing(evaluators: Pool, task: Task) -> str | None:
+    """What the engine finds wrong with the written task."""
+    name = native_id(task)
+    solved = evaluators.ask({"verb": "solve", "world": name})
+    if not all(ok for *_, ok in solved["tests"]) or solved["digest"] != task.expected["digest"]:
+        return "its solution does not pass in AppWorld's form"
+    for calls in ([], [DONE]):
+        graded = evaluators.ask({"verb": "grade", "world": name, "official": True, "calls": calls})
+        if all(ok for *_, ok in graded["tests"]):
+            return "doing nothing passes in AppWorld's form"
+    return None
 
 
 def _json(path: Path, value: Json) -> None:

@@ -20,6 +20,8 @@ Json = Any
 VOLATILE = re.compile(r"(_code|_code_expiry|last_logged_in|download_count)$")
 IGNORED = ("supervisor.Task", "admin.PaymentCard")
 """As the engine's own comparison has it; what became of the task is told apart."""
+NOT_GIVEN = "<<NOT_GIVEN>>"
+"""The engine's mark of a task that is not done."""
 DEPTH = 3
 """References followed from one new row."""
 
@@ -55,11 +57,11 @@ def _compare_records(pair: Any) -> None:
 
 def answer(text: Any) -> str | None:
     """As the engine compares answers; None where none was given."""
-    if not isinstance(text, str) or text == "<<NOT_GIVEN>>":
+    if not isinstance(text, str):
         return None
     try:
         found = json.loads(text)
-        return None if found is None else str(answer_to_text(found))
+        return None if found in (None, NOT_GIVEN) else str(answer_to_text(found))
     except (ValueError, TypeError):
         return text
 
