@@ -450,6 +450,7 @@ def trace(**options: Any) -> None:
 @main.command()
 @workspace_options
 @click.option("--run", "run_id", metavar="ID", help="Run to take. [default: all]", shell_complete=run_names)
+@click.option("--native", is_flag=True, help="Write the tasks of an appworld run as AppWorld has its own instead.")
 @protected_option
 @click.argument("out", metavar="DIR")
 def export(**options: Any) -> None:

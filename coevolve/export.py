@@ -1,15 +1,24 @@
-"""`coevolve export`: tasks, rollouts and signals as Parquet, in a folder that is a Hugging Face data set too."""
+"""`coevolve export`: tasks, rollouts and signals as Parquet, in a folder that is a Hugging Face data set too.
+
+With `--native` tasks alone, as their benchmark's own tools open them.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from coevolve import protected
+from coevolve.progress import progress
 from coevolve.workspace import Workspace
+from envs import registry
+from store import snapshot
 from store.db import Connection
-from store.errors import UsageError
+from store.errors import CoevolveError, UsageError
+from store.rows import Run
 
 ROWS = 2000
 """Of one row group: a rollout with its steps may be large."""
@@ -53,25 +62,54 @@ QUERIES = {
 
 
 def export_command(
-    *, workspace: str | None, out: str, run_id: str | None, include_protected: bool, **_: Any
+    *, workspace: str | None, out: str, run_id: str | None, include_protected: bool, native: bool, **_: Any
 ) -> tuple[Any, Any]:
     place = Workspace.find(workspace)
-    run = place.run(run_id).id if run_id else None
     target = Path(out)
+    if native:
+        return _export_native(place, place.run(run_id).id, target, include_protected)
+    run = place.run(run_id).id if run_id else None
+    with _draft(target) as draft, place.store.browsing() as connection:
+        names = protected.environments(place.store)
+        counts = _write(connection, draft, run, [] if include_protected else names)
+    words = [f"{target}: " + ", ".join(f"{count} {name}" for name, count in counts.items())]
+    words += [protected.remark(protected.why(name), whole=include_protected) for name in names]
+    return {"folder": str(target), **counts, "protected": names}, "\n".join(words)
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """A folder that becomes `target` once all of it is written. UsageError if there is one already."""
     if target.exists():
         raise UsageError(f"DIR: {target} exists already; name a new folder")
     draft = target.with_name(f".{target.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        with place.store.browsing() as connection:
-            names = protected.environments(place.store)
-            counts = _write(connection, draft, run, [] if include_protected else names)
+        yield draft
         draft.rename(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    words = [f"{target}: " + ", ".join(f"{count} {name}" for name, count in counts.items())]
-    words += [protected.remark(protected.why(name), whole=include_protected) for name in names]
-    return {"folder": str(target), **counts, "protected": names}, "\n".join(words)
+
+
+def _export_native(place: Workspace, run: str, target: Path, include_protected: bool) -> tuple[Any, Any]:
+    """The run's tasks of its newest snapshot, as the benchmark's own tools open them: they are texts, all of them."""
+    spec = place.store.rows(Run, "id = ?", [run])[0].env
+    write = registry.native(spec)
+    licence = protected.why(spec.partition(":")[0])
+    if not include_protected:
+        raise UsageError(
+            f"--native: it writes texts that may not be passed on in plain; {licence}: --include-protected"
+        )
+    _, tasks = snapshot.load(place.run(run).snapshots)
+    with _draft(target) as draft, progress() as report:
+        found = write(tasks, draft, report)
+        if not any(why is None for why in found.values()):
+            raise CoevolveError(f"none of the {len(tasks)} tasks of {run} can be written: {next(iter(found.values()))}")
+    left_out = {task: why for task, why in found.items() if why is not None}
+    words = [f"{target}: {len(found) - len(left_out)} tasks; to open them, APPWORLD_ROOT={target.absolute()}"]
+    words += [f"{task} is left out: {why}" for task, why in left_out.items()]
+    words.append(protected.remark(licence, whole=True))
+    return {"folder": str(target), "tasks": len(found) - len(left_out), "left_out": left_out}, "\n".join(words)
 
 
 def _write(connection: Connection, folder: Path, run: str | None, kept_back: list[str]) -> dict[str, int]:

@@ -5,14 +5,17 @@ text2sql  text2sql:path/to/spider  bfcl  bfcl:stratified  appworld  appworld:pat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from inspect import signature
+from pathlib import Path
 from typing import Any, cast
 
-from envs.protocols import Env, Explorer
+from envs.protocols import Env, Explorer, Report
 from envs.venvs import Venv
 from store.errors import UsageError
+from store.rows import Task
 
 
 def _text2sql(folder: str | None = None) -> Env:
@@ -117,6 +120,19 @@ def checkup(name: str) -> Iterator[tuple[str, str, bool]]:
         from envs.appworld.checkup import checkup as look
 
         yield from look()
+
+
+def native(spec: str) -> Callable[[Sequence[Task], Path, Report], dict[str, str | None]]:
+    """What writes tasks to a new folder in the form of the benchmark's own tools: {task id: why it is left out, None
+    if it is there}. UsageError for an environment that has no form but ours."""
+    if spec.partition(":")[0] != "appworld":
+        raise UsageError(f"--native: tasks of {spec} have no form but ours; it is for runs of appworld")
+    from envs.appworld.env import AppWorld
+    from envs.appworld.native import write
+
+    env = get(spec)
+    assert isinstance(env, AppWorld)
+    return partial(write, env)
 
 
 def _make(name: str) -> Callable[..., Env]:

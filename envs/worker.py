@@ -10,6 +10,7 @@ An environment holds one `Pool`. `pool.ask` is for questions that leave no trace
     remote = Remote(pool, {"world": "base_0"})    # the arguments of the module's verb `open`, which gives {"sid": ...}
     await remote.start()                          # what `open` answered
     await remote.ask("act", calls=[...])          # verb `act`, with sid added
+    await remote.again()                          # all of that once more: is it answered alike?
     await remote.close()                          # verb `close`
 
 Whose fault (docs/concepts.md): when a worker dies over a request or gives no answer in time, the log is replayed on
@@ -252,6 +253,12 @@ class Remote:
         except Died as second:
             raise Blamed(str(second)) from None
         raise SessionLost(f"{first}; the same request did not fail on a fresh worker")
+
+    async def again(self) -> None:
+        """Answer the whole log once more, in a fresh session: SessionLost where an answer differs, else it was the
+        actor's doing."""
+        await self.close()
+        await self._seated()
 
     async def fork(self) -> Remote:
         """A second session in the same state, which shares nothing with this one."""

@@ -11,7 +11,6 @@ from envs.appworld.checkup import _solution
 from envs.appworld.env import SPLITS, AppWorld
 from envs.appworld.place import Place
 from envs.errors import InvalidTask
-from envs.worker import WorkerError
 from tests.appworld_play import COUNT, NOTE, PAY, WORLD, message, official, play, run, synthetic
 
 ALL = [f"mini00{scenario}_{number}" for scenario in range(1, 7) for number in range(1, 4)]
@@ -43,23 +42,6 @@ def test_a_replayed_log_reaches_what_the_first_run_did(appworld: AppWorld, world
     assert graded["digest"] == solved["digest"]
     assert graded["difference"] == solved["difference"]
     assert graded["tests"] == solved["tests"] != []
-
-
-def test_a_call_that_raises_on_replay_alone_is_no_score(appworld: AppWorld) -> None:
-    """The engine's client takes no such address; who logged it had no trouble with it."""
-    call = {"api": "venmo.show_transaction", "method": "get", "url": "/venmo/transactions/\x01", "data": {}}
-    asked = {"verb": "grade", "world": WORLD, "official": False}
-    with pytest.raises(WorkerError, match="call 0, get /venmo/transactions/"):
-        appworld.evaluators.ask({**asked, "calls": [call]})
-    told = [{**call, "raised": "InvalidURL"}]
-    assert appworld.evaluators.ask({**asked, "calls": told})["difference"]["changes"] == {}
-
-
-def test_what_the_engine_raises_for_the_agent_is_a_score(appworld: AppWorld) -> None:
-    raising = 'apis.venmo.show_transaction(access_token="x", transaction_id=chr(1))'
-    seen, outcome = run(play(appworld, official(appworld, WORLD), raising, PAY))
-    assert seen[0].failed
-    assert (outcome.score, outcome.violation) == (1.0, None)
 
 
 def test_a_task_without_a_solution_is_invalid_and_doctor_says_so(appworld: AppWorld, tmp_path: Path) -> None:
@@ -130,6 +112,11 @@ def test_a_question_is_graded_by_its_answer(appworld: AppWorld) -> None:
     assert task.expected["qa"] is False
     assert run(play(appworld, task, COUNT))[1].score == 1.0
     assert run(play(appworld, task, COUNT.replace("answer=len(songs)", "answer=len(songs) + 1")))[1].score == 0.0
+
+
+def test_who_does_nothing_has_given_no_answer(appworld: AppWorld) -> None:
+    graded = appworld.evaluators.ask({"verb": "grade", "world": WORLD, "calls": [], "official": False})
+    assert graded["difference"] == {"changes": {}, "status": None, "answer": None}
 
 
 def test_the_agent_is_told_its_own_task(appworld: AppWorld) -> None:

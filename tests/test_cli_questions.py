@@ -170,7 +170,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
         "sql": ["--csv", "--file", "--json", "--workspace"],
         "report": ["--include-protected", "--json", "--live", "--out", "--port", "--workspace"],
         "trace": ["--html", "--include-protected", "--json", "--otlp", "--run", "--workspace"],
-        "export": ["--include-protected", "--json", "--run", "--workspace"],
+        "export": ["--include-protected", "--json", "--native", "--run", "--workspace"],
         "studio": ["--json", "--port", "--workspace"],
         "completion": [],
         "why": ["--json", "--run", "--workspace"],

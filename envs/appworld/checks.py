@@ -49,6 +49,8 @@ def check_runs(runs: list[Json], grades: list[Json], code: str) -> list[str]:
         return ["incomplete: it must end with apis.supervisor.complete_task()"]
     if ran["violations"] or any(run["digest"] != grade["digest"] for run, grade in zip(runs, grades, strict=True)):
         return [f"cheats: {next(iter(ran['violations']), 'the world is not what its API calls make of one')}"]
+    if any(grade["differing"] for grade in grades):
+        return ["replay_differs: a call of the reference is answered otherwise when its calls alone are replayed"]
     if runs[0]["digest"] != runs[1]["digest"]:
         return ["replay_differs: two runs of the reference differ"]
     if not found["changes"] and found["answer"] is None:

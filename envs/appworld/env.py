@@ -22,7 +22,13 @@ from store.rows import Json, Origin, Split, Task, content_id, task_id
 
 SPLITS: dict[Split, str] = {"train": "train", "gold": "dev", "test": "test_normal", "shifted": "test_challenge"}
 """{split of ours: AppWorld's}"""
-DONE: Json = {"api": "supervisor.complete_task", "method": "post", "url": "/supervisor/message", "data": {}}
+DONE: Json = {
+    "api": "supervisor.complete_task",
+    "method": "post",
+    "url": "/supervisor/message",
+    "data": {},
+    "status": 200,
+}
 OTHER_WORLDS = 2
 """Other people's worlds in which an answer is looked for."""
 CONSTANTS = ("0", "1", "yes", "no", "true", "false", "none", "")
@@ -95,6 +101,13 @@ class AppWorld:
             "qa": found["answer"] is not None and self._fixed(draft, found["answer"]),
         }
         return self._task(draft, expected, origin)
+
+    def reached(self, task: Task) -> tuple[Json, list[Json]]:
+        """The grade of the reference's calls, and these. InvalidTask where it is not what was recorded."""
+        runs, grades = self._report(task.world, task.reference)
+        if any(grade["digest"] != task.expected["digest"] for grade in grades):
+            raise InvalidTask("replay_differs", "the reference does not reach what was recorded")
+        return grades[0], runs[0]["steps"][0]["calls"]
 
     async def replay(self, task: Task) -> Outcome:
         """InvalidTask for an official task of which the data holds no solution."""

@@ -16,12 +16,16 @@ import random
 from collections.abc import Iterator
 
 from envs.appworld.procedural_scene import Doc, Scene, read, wanted
-from envs.appworld.procedural_write import act, ask_apis, ask_docs, instruction, list_rows, questions
+from envs.appworld.procedural_write import act, ask_apis, ask_docs, instruction, list_rows, look, questions
 from store.rows import Json
 
 LISTS = 3
-"""Lists looked at before the first act."""
-DOCS = 18
+"""Lists with rows that are looked at before the first act, ..."""
+READS = 5
+"""... lists at all, and ..."""
+LOOKS = 2
+"""... things that belong to a row."""
+DOCS = 20
 NOT_FOR_TASKS = ("signup", "login", "logout", "account", "password", "verif", "profile", "card", "prime", "file_data")
 TRIES = 20
 
@@ -79,12 +83,28 @@ def _next(view: Json, scene: Scene, rng: random.Random) -> str | None:
     docs = [doc for place, doc in scene.docs.items() if place[0] == app]
     if not docs:
         return None if (app, "") in scene.failed else ask_docs(app, _worth_knowing(view, scene, app, rng))
-    lists = [doc for doc in docs if doc.lists and not {(app, doc.api)} & (scene.failed | set(scene.rows))]
-    if lists and sum(place[0] == app for place, rows in scene.rows.items() if rows) < LISTS:
-        return list_rows(lists[0])
+    if code := _read(docs, scene, rng):
+        return code
     found = next((code for code in _acts(view, docs, scene, rng) if code not in scene.tried), None)
     others = [name for name in scene.apps if name not in scene.names]
     return found or (ask_apis(rng.choice(others)) if others else None)
+
+
+def _read(docs: list[Doc], scene: Scene, rng: random.Random) -> str | None:
+    """A block that reads: lists first, then what shows ids that some act needs and no row has."""
+    done = scene.read | scene.failed
+    unread = [doc for doc in docs if doc.reads and (doc.app, doc.api) not in done]
+    read = [doc for doc in docs if doc.reads and (doc.app, doc.api) in done]
+    rows = {source: found for source, found in scene.rows.items() if found and source.app == docs[0].app}
+    lists = [doc for doc in unread if doc.lists]
+    if lists and len({source.api for source in rows}) < LISTS and sum(doc.lists for doc in read) < READS:
+        return list_rows(lists[0])
+    has = {name for source, found in rows.items() for row in found for name in {*row, *dict(source.args)}}
+    wants = {name for doc in docs if not doc.reads for name in doc.needs if name.endswith("_id")} - has
+    if sum(not doc.lists for doc in read) < LOOKS:
+        useful = sorted((doc for doc in unread if doc.shows & wants), key=lambda doc: -len(doc.shows & wants))
+        return next((code for doc in useful if not doc.lists and (code := look(doc, scene, rng))), None)
+    return None
 
 
 def _app(view: Json, scene: Scene, rng: random.Random) -> str | None:
@@ -114,7 +134,7 @@ def _acts(view: Json, docs: list[Doc], scene: Scene, rng: random.Random) -> Iter
     """Blocks that change something; APIs of the signal first, then those that were not tried."""
     first = {api for _, api in wanted(view)}
     failed = {made.doc.api for made in scene.acts if made.failed}
-    doers = [doc for doc in docs if not doc.api.startswith(("show_", "search_", "download_")) and doc.api not in failed]
+    doers = [doc for doc in docs if not doc.reads and doc.api not in failed]
     rng.shuffle(doers)
     times = {doc.api: sum(made.doc.api == doc.api for made in scene.acts) for doc in doers}
     doers.sort(key=lambda doc: (times[doc.api], doc.api not in first))

@@ -1,7 +1,7 @@
 """What the procedural explorer knows: read back from the world's description and from what its own blocks printed.
 
 Each block begins with a comment that says what it is for: `# apis venmo`, `# docs venmo`, `# list venmo.show_x`,
-`# act venmo.create_y`. So the log alone is its memory.
+`# look venmo.show_z` (which needs the id of a row), `# act venmo.create_y`. So the log alone is its memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from store.rows import Json
 
-HEAD = re.compile(r"# (apis|docs|list|act) (\w+)(?:\.(\w+))?")
+HEAD = re.compile(r"# (apis|docs|list|look|act) (\w+)(?:\.(\w+))?")
 APP = re.compile(r"^(\w+): ", re.MULTILINE)
 CALL = re.compile(r"\bapis\.(\w+)\.(\w+)")
+SMALL = re.compile(r"\b[1-9]\d?\b")
 NO_PLACE = ("api_docs", "supervisor")
 
 
@@ -27,12 +28,21 @@ class Doc:
     description: str
     parameters: dict[str, tuple[str, bool]]
     """{name: (type, required)}"""
+    shows: frozenset[str] = frozenset()
+    """Ids in what it answers."""
+
+    @property
+    def needs(self) -> list[str]:
+        return [name for name, (_, required) in self.parameters.items() if required and name != "access_token"]
+
+    @property
+    def reads(self) -> bool:
+        return self.api.startswith(("show_", "search_", "download_"))
 
     @property
     def lists(self) -> bool:
         """It shows rows, and needs nothing, or nothing but a token, for it."""
-        needs = {name for name, (_, required) in self.parameters.items() if required}
-        return self.api.startswith(("show_", "search_")) and needs <= {"access_token"}
+        return self.api.startswith(("show_", "search_")) and not self.needs
 
     def listed(self, **args: str) -> str:
         """The call that shows them, as code."""
@@ -44,6 +54,27 @@ class Doc:
     @property
     def pages(self) -> bool:
         return "page_index" in self.parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What showed rows: an API's list, a list in the record that it showed, or this record."""
+
+    app: str
+    api: str
+    key: str = ""
+    """Of the list in the record; empty where the API shows a list."""
+    args: tuple[tuple[str, Any], ...] = ()
+    """Ids that it was asked with."""
+
+    def of(self, call: str) -> str:
+        """The rows, as code, of the call as code."""
+        return {"": call, RECORD: f"[{call}]"}.get(self.key, f'{call}["{self.key}"]')
+
+
+RECORD = "."
+"""Key of a record without lists."""
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +91,28 @@ class Scene:
     names: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """{app: [(API, description)]}"""
     docs: dict[tuple[str, str], Doc] = field(default_factory=dict)
-    rows: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
-    """{(app, API): rows that it showed}"""
+    rows: dict[Source, list[Row]] = field(default_factory=dict)
+    read: set[tuple[str, str]] = field(default_factory=set)
+    """(app, API) of all lists and looks that showed something."""
     failed: set[tuple[str, str]] = field(default_factory=set)
+    numbers: list[int] = field(default_factory=list)
+    """Small ones in the world's description."""
     acts: list[Act] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
 
-    def all_rows(self, app: str) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-        for place, rows in self.rows.items():
-            if place[0] == app:
+    def all_rows(self, app: str) -> Iterator[tuple[Source, Row]]:
+        for source, rows in self.rows.items():
+            if source.app == app:
                 for row in rows:
-                    yield place, row
+                    yield source, row
 
 
 def read(view: Json) -> Scene:
-    scene = Scene(apps=[app for app in APP.findall(view.get("world") or "") if app not in NO_PLACE])
+    told = str(view.get("world") or "")
+    scene = Scene(
+        apps=[app for app in APP.findall(told) if app not in NO_PLACE],
+        numbers=[int(number) for number in SMALL.findall(told)],
+    )
     for entry in view.get("log") or []:
         code = str((entry.get("args") or {}).get("code", ""))
         if head := HEAD.match(code):
@@ -97,13 +135,33 @@ def _note(scene: Scene, what: str, app: str, api: str, code: str, entry: Json) -
     elif what == "docs":
         for doc in printed:
             parameters = {name: (kind, required) for name, kind, required in doc["parameters"]}
-            scene.docs[app, doc["api"]] = Doc(app, doc["api"], doc["description"], parameters)
-    elif what == "list" and isinstance(printed, list):
-        scene.rows[app, api] = [row for row in printed if isinstance(row, dict)]
+            shows = frozenset(doc.get("shows", ()))
+            scene.docs[app, doc["api"]] = Doc(app, doc["api"], doc["description"], parameters, shows)
+    elif what in ("list", "look"):
+        scene.read.add((app, api))
+        scene.rows.update(_rows(app, api, _arguments(code), printed))
+
+
+def _rows(app: str, api: str, args: dict[str, Any], printed: Any) -> Iterator[tuple[Source, list[Row]]]:
+    """The rows of a list, or of each list of a record; the record where it has none. A text is a row of one value."""
+    asked = tuple(args.items())
+    if isinstance(printed, list):
+        rows = [{"": row} if isinstance(row, str) else row for row in printed]
+        yield Source(app, api, args=asked), [row for row in rows if isinstance(row, dict)]
+    elif isinstance(printed, dict):
+        lists = {key: value for key, value in printed.items() if isinstance(value, list) and _dicts(value)}
+        for key, rows in lists.items():
+            yield Source(app, api, key, asked), rows
+        if not any(isinstance(value, list) for value in printed.values()):
+            yield Source(app, api, RECORD, asked), [printed]
+
+
+def _dicts(found: list[Any]) -> bool:
+    return bool(found) and all(isinstance(row, dict) for row in found)
 
 
 def _arguments(code: str) -> dict[str, Any]:
-    """The arguments of an act, which its block holds as JSON."""
+    """The arguments of an act or a look, which its block holds as JSON."""
     found = re.search(r"^# with (\{.*\})$", code, re.MULTILINE)
     arguments: dict[str, Any] = json.loads(found[1]) if found else {}
     return arguments

@@ -12,6 +12,7 @@ from typing import Any
 
 from envs.appworld.code import block, refusal
 from envs.appworld.tokens import of_calls
+from envs.errors import SessionLost
 from envs.protocols import Message, Observation, Outcome
 from envs.worker import Blamed, Pool, Remote
 from store.rows import Json, Task
@@ -101,10 +102,19 @@ class AppWorldSession:
             own = (await self._remote.ask("finish"))["digest"]
         except Blamed as blamed:
             return Outcome(kind="scored", score=0.0, detail=f"the final state: {blamed}")
-        official = self._task.expected["grading"] == "official"
-        asked = {"verb": "grade", "world": self._world, "calls": self._calls, "official": official}
-        graded = await asyncio.to_thread(self._evaluators.ask, asked)
-        return self._judged(own, graded)
+        graded = await self._graded(self._task, self._calls)
+        if raised := {number for number, told, _ in graded["differing"] if told is None}:
+            await self._remote.again()  # SessionLost unless they raise for this agent every time
+            done = [{**call, "unsent": True} if at in raised else call for at, call in enumerate(self._calls)]
+            graded = await self._graded(self._task, done)
+            if own != graded["digest"]:
+                raise SessionLost(f"call {min(raised)} raised, and left the world as neither doing it nor not")
+        return self._judged(self._task, own, graded)
+
+    async def _graded(self, task: Task, calls: list[Json]) -> Json:
+        official = task.expected["grading"] == "official"
+        asked = {"verb": "grade", "world": self._world, "calls": calls, "official": official}
+        return await asyncio.to_thread(self._evaluators.ask, asked)
 
     async def close(self) -> None:
         await self._remote.close()
@@ -136,14 +146,17 @@ class AppWorldSession:
         cut = f"\n... ({ran['cut']} more characters)" if ran["cut"] else ""
         return ran["output"].rstrip() + cut, ran["failed"], of_calls(ran["calls"])
 
-    def _judged(self, own: str, graded: Json) -> Outcome:
+    def _judged(self, task: Task, own: str, graded: Json) -> Outcome:
         if self._caught:
             return Outcome(kind="scored", score=0.0, violation="cage", detail=self._caught[0])
         if own != graded["digest"]:
             words = "the world is not what its API calls make of one"
             return Outcome(kind="scored", score=0.0, violation="forged", detail=words)
-        assert self._task is not None
-        return verdict(self._task.expected, graded)
+        if graded["differing"]:
+            number, told, found = graded["differing"][0]
+            words = f"call {number} was answered with {told}, in a clean world with {found}"
+            return Outcome(kind="scored", score=0.0, violation="forged", detail=words)
+        return verdict(task.expected, graded)
 
 
 def verdict(expected: Json, graded: Json) -> Outcome:

@@ -1,4 +1,5 @@
-"""What keeps an agent's process in: limits, no network, and an audit hook that turns away what no episode needs.
+"""What keeps an agent's process in: limits, no network, a filter of system calls (seccomp.py), and an audit hook that
+turns away what no episode needs.
 
 The hook hears of every file, process and socket that Python is asked for, by whatever road; it cannot be taken out
 again. What it turns away is an error for the code that asked. Writes, processes, sockets and looks at the ground truth
@@ -13,12 +14,13 @@ import resource
 import sys
 from typing import Any
 
+from envs.appworld.worker import seccomp
+
 TRUTH = "ground_truth"
 GROWTH = 512 << 20
 """Bytes of address space that an episode may take on top of what the engine has."""
 FILE_BYTES = 64 << 20
 CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000
-PR_SET_NO_NEW_PRIVS = 38
 CAUGHT: list[str] = []
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEVER = (
@@ -47,9 +49,9 @@ def enter(home: str, data: str) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (most, most))
-    _LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    filtered = seccomp.turn_away()
     own = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom")
-    _state.update(home=os.path.realpath(home), network=network)
+    _state.update(home=os.path.realpath(home), network=network, filtered=filtered)
     _state["readable"] = tuple(os.path.realpath(place) for place in (home, data, *own))
     sys.addaudithook(_watch)
 
@@ -57,7 +59,8 @@ def enter(home: str, data: str) -> None:
 def layers() -> list[str]:
     """Those that are on in this process."""
     found = ["audit hook", "memory and file limits", "no new privileges"] if _state else []
-    return [*found, *(["no network"] if _state.get("network") else [])]
+    found += ["system calls filtered"] if _state.get("filtered") else []
+    return found + (["no network"] if _state.get("network") else [])
 
 
 def no_network() -> bool:

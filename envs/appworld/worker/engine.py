@@ -94,6 +94,7 @@ class World:
         self.app._save_state = self.app.save_logs = lambda *_: None  # after every block, and nobody reads them
         self.calls: list[Json] = []
         self._api = ""
+        self._status: int | None = None
         self._listen()
         self.caged = caged
         if caged:
@@ -106,20 +107,20 @@ class World:
         row.save()
 
     def _listen(self) -> None:
-        """Log each tracked call with the name of its API, and seed the engine's chance by the call's number: codes and
-        tokens are then the same on replay, whatever use the agent made of `random`."""
+        """Log each tracked call with the name of its API and the status of its answer; one that raised has none. The
+        engine's chance is seeded by the call's number: codes and tokens are then the same on replay, whatever use the
+        agent made of `random`."""
         requester = self.app.requester
-        request, add = requester._request, requester.request_tracker.add_request
+        request, add, answered = requester._request, requester.request_tracker.add_request, requester.raise_if_failure
 
         def named(_app_name: str, _api_name: str, **rest: Any) -> Any:
-            self._api = f"{_app_name}.{_api_name}"
-            before = len(self.calls)
+            self._api, before = f"{_app_name}.{_api_name}", len(self.calls)
+            self._status = None
             try:
                 return request(_app_name, _api_name, **rest)
-            except Exception as error:
-                for call in self.calls[before:]:
-                    call["raised"] = type(error).__name__
-                raise
+            finally:
+                if self._status is not None:
+                    self.calls[before:] = [{**call, "status": self._status} for call in self.calls[before:]]
 
         def logged(method: str, url: str, data: Json = None) -> None:
             if len(self.calls) >= CALLS:
@@ -127,9 +128,16 @@ class World:
             add(method=method, url=url, data=data)
             random.seed(len(self.calls))
             self.calls.append({"api": self._api, "method": method, "url": url, "data": _plain(data or {})})
+            if not _sendable(method, url, data):
+                self.calls[-1]["unsent"] = True
+
+        def noted(response: Any, raise_on_failure: bool | None = None) -> None:
+            self._status = response.status_code
+            answered(response, raise_on_failure)
 
         requester._request = named
         requester.request_tracker.add_request = logged
+        requester.raise_if_failure = noted
 
     def _hide(self) -> None:
         names = self.app.shell.user_ns
@@ -170,28 +178,37 @@ class World:
             "violations": list(cage.CAUGHT),
         }
 
-    def replay(self, calls: list[Json]) -> None:
-        """Carry out logged calls, those to undocumented places left out. RuntimeError where one raises that did not
-        when it was logged: that is the machine's fault or the engine's, and says nothing of the agent."""
+    def replay(self, calls: list[Json]) -> list[Json]:
+        """Carry out logged calls, those to undocumented places left out. Those that are answered with another status
+        than when they were logged: [[number, status then, status now]], None where it raised. RuntimeError where one
+        raises that did not then: that is the machine's fault or the engine's, and says nothing of the agent."""
+        differing = []
         for number, call in enumerate(calls):
             if documented(call["method"], call["url"]):
                 random.seed(number)
-                try:
-                    self._repeat(call)
-                except Exception as error:
-                    if "raised" not in call:
-                        where = f"call {number}, {call['method']} {call['url']}"
-                        raise RuntimeError(f"{where}: on replay {type(error).__name__}: {error}") from None
+                told, found = call.get("status"), self._repeat(number, call)
+                if told != found:
+                    differing.append([number, told, found])
+        return differing
 
-    def _repeat(self, call: Json) -> None:
-        """Without a word of it where the API refuses: the agent was told."""
-        getattr(self.app.requester, f"_{call['method']}")(
-            call["url"],
-            data=dict(call["data"]),
-            client=self.app.requester.client,  # which the engine's own `_patch` forgets to look up
-            track=False,
-            raise_on_failure=False,
-        )
+    def _repeat(self, number: int, call: Json) -> int | None:
+        """Its status now; None where it raises. Without a word of it where the API refuses: the agent was told."""
+        self._status = None
+        try:
+            if call.get("unsent"):
+                raise TypeError("it was never sent")
+            getattr(self.app.requester, f"_{call['method']}")(
+                call["url"],
+                data=dict(call["data"]),
+                client=self.app.requester.client,  # which the engine's own `_patch` forgets to look up
+                track=False,
+                raise_on_failure=False,
+            )
+        except Exception as error:
+            if call.get("status") is not None:
+                where = f"call {number}, {call['method']} {call['url']}"
+                raise RuntimeError(f"{where}: on replay {type(error).__name__}: {error}") from None
+        return self._status
 
     def save(self) -> str:
         """The folder with all databases as they are now."""
@@ -215,6 +232,17 @@ def digest(difference: Json) -> str:
 
 def _plain(data: Json) -> Json:
     return json.loads(json.dumps(data, default=str))
+
+
+def _sendable(method: str, url: str, data: Json) -> bool:
+    """Whether the engine's client takes it: bodies are JSON, but for those of a login; the rest is sent as text."""
+    if method not in ("post", "put", "patch") or "auth/token" in url:
+        return True
+    try:
+        json.dumps(data)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def documented(method: str, url: str) -> bool:

@@ -62,10 +62,11 @@ def _read(path: str) -> Json:
 
 
 def grade(world: str, calls: list[Json], official: bool) -> Json:
-    """{"digest", "difference", "tests"}: `tests` are the official assertions, [[requirement, label, passed]]."""
+    """{"digest", "difference", "tests", "differing"}: `tests` are the official assertions, [[requirement, label,
+    passed]], `differing` the calls that were answered otherwise when they were logged (World.replay)."""
     replayed = World(world, truth=official)
-    replayed.replay(calls)
-    return _graded(replayed, official)
+    differing = replayed.replay(calls)
+    return {"differing": differing, **_graded(replayed, official)}
 
 
 def solve(world: str) -> Json:
