@@ -363,6 +363,7 @@ def refine(**options: Any) -> None:
 @main.command()
 @workspace_options
 @click.argument("job", metavar="[JOB]", required=False)
+@click.option("--html", metavar="FILE", help="Write one HTML page with charts instead.")
 def refined(**options: Any) -> None:
     """Tell what `refine` did to a data set.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from coevolve import refine_job
+from coevolve import refine_job, refined_page
 from coevolve.refine_job import Manifest
 from coevolve.workspace import Workspace
 from store.db import Store, Table
@@ -28,9 +29,13 @@ _BEFORE, _AFTER = frozenset(_DETERMINERS.split()), frozenset(_ENDS.split())
 """Words that may stand before an object and are not part of it; words with which it is over."""
 
 
-def refined_command(*, workspace: str | None, job: str | None, **_: Any) -> tuple[Any, Any]:
+def refined_command(*, workspace: str | None, job: str | None, html: str | None, **_: Any) -> tuple[Any, Any]:
     place = Workspace.find(workspace)
-    return summary(place, refine_job.find(place, job).manifest)
+    data, shown = summary(place, refine_job.find(place, job).manifest)
+    if not html:
+        return data, shown
+    size = refined_page.write(Path(html), data)
+    return {"file": html, "bytes": size}, f"{html} ({size / 1e6:.1f} MB); open it in any browser"
 
 
 def summary(place: Workspace, job: Manifest) -> tuple[dict[str, Json], list[Any]]:

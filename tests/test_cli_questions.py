@@ -165,7 +165,7 @@ def test_the_flags_are_the_ones_we_mean_to_have() -> None:
             *["--format", "--json", "--judge-model", "--model", "--out", "--provenance", "--resume", "--set"],
             *["--studio", "--workspace"],
         ],
-        "refined": ["--json", "--workspace"],
+        "refined": ["--html", "--json", "--workspace"],
         "status": ["--json", "--long", "--run", "--workspace"],
         "sql": ["--csv", "--file", "--json", "--workspace"],
         "report": ["--include-protected", "--json", "--live", "--out", "--port", "--workspace"],

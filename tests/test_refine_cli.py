@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -72,6 +73,28 @@ def test_alpaca_in_alpaca_out(work: Path, tmp_path: Path, server: FakeServer) ->
     assert lines(tmp_path / "out.jsonl") == [{**record, "output": f"{record['output']}!!!"} for record in records]
     assert len(server.requests) == 5 * 24
     assert done.out.splitlines()[0] == "job d001: 5 samples, 5 improved, 0 kept, 0 failed"
+
+
+def test_a_job_as_a_page_with_charts(work: Path, tmp_path: Path) -> None:
+    run(work, write_alpaca(tmp_path / "in.jsonl", 3))
+    page = tmp_path / "job.html"
+    assert coevolve("refined", "--html", page, "--workspace", work).code == 0
+    text = page.read_text()
+    charts = json.loads(re.findall(r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL)[0])
+    figures = told(work)
+    assert charts["outcomes"] == {
+        **{"kind": "bars", "labels": list(figures["outcomes"]), "axis": "", "unit": "samples", "lying": False},
+        "series": [{"name": "samples", "values": list(figures["outcomes"].values())}],
+    }
+    assert charts["positions"]["labels"] == ["first", "second", "equal", "unreadable"]
+    assert {name for name in charts if f'data-chart="{name}"' in text} == {n for n in charts if charts[n]["series"]}
+
+
+def test_a_page_cannot_take_the_place_of_a_folder(work: Path, tmp_path: Path) -> None:
+    run(work, write_alpaca(tmp_path / "in.jsonl", 1))
+    refused = coevolve("refined", "--html", tmp_path, "--workspace", work)
+    assert refused.code == 2
+    assert "name a file" in refused.err
 
 
 def test_sharegpt_from_an_array_to_an_array(work: Path, tmp_path: Path) -> None:
