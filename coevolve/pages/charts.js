@@ -25,7 +25,7 @@
       grid: { color: colour("--line") }, ...rest,
     });
     const value = axis(chart.unit, { beginAtZero: true, stacked: Boolean(chart.stacked) });
-    if (["signals", "candidates", "number", "tokens"].includes(chart.unit)) value.ticks.precision = 0;
+    if (["signals", "candidates", "number", "tokens", "samples", "responses", "comparisons", "advice"].includes(chart.unit)) value.ticks.precision = 0;
     const label = axis(chart.axis, { stacked: Boolean(chart.stacked) });
     return {
       animation: false, responsive: true, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
