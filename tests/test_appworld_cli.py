@@ -60,7 +60,11 @@ def test_official_data_that_is_there_is_used_and_never_overwritten(envs: Path, a
 
 
 def test_nothing_is_left_behind_by_an_episode(appworld: AppWorld) -> None:
-    appworld.agents.ask({"verb": "play", "world": "mini002_1", "blocks": ["print(1)"]})
-    runs = appworld.place.root / "agent" / "runs"
-    (folder,) = [runs / str(pid) for pid in appworld.agents.pids]
-    assert list((folder / "experiments" / "outputs").iterdir()) == []
+    own = AppWorld(appworld.place)  # the shared one may still be ending a world of another test
+    try:
+        own.agents.ask({"verb": "play", "world": "mini002_1", "blocks": ["print(1)"]})
+        (pid,) = own.agents.pids
+        folder = appworld.place.root / "agent" / "runs" / str(pid)
+        assert list((folder / "experiments" / "outputs").iterdir()) == []
+    finally:
+        own.close()

@@ -15,7 +15,7 @@ from tests.story import MADE, make_story
 from tests.test_docs import commands
 
 LOOKS = {"status", "why", "sql", "signals", "report", "trace", "export", "review", "completion"}
-ENDLESS_OR_ELSEWHERE = r"--live|--otlp|--read|--file"
+ENDLESS_OR_ELSEWHERE = r"--live|--otlp|--read|--file|--native"
 LINES = sorted({shlex.join(shlex.split(line, comments=True)[1:]) for _, line in commands()})
 PLACEHOLDERS = {"TASK": MADE[0].id, "257f96": MADE[0].id, "RUN": "r001"}
 
