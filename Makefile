@@ -13,7 +13,7 @@ demo: $(READY)  ## the loop on text-to-SQL with a real small model: five rounds,
 	@$(BIN)/python -m scripts.demo
 
 test: $(READY)  ## the whole test suite, slow tests included
-	@echo "== running the tests (about 20 minutes on 2 cores; add ARGS='-m \"not slow\"' for the fast ones)"
+	@echo "== running the tests (about 30 minutes on 2 cores; add ARGS='-m \"not slow\"' for the fast ones)"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(READY)  ## ruff, mypy strict, pyright, import layers

@@ -89,32 +89,35 @@ def env_option(command: Command) -> Command:
     )(command)
 
 
-def explorer_option(command: Command) -> Command:
-    """--explorer, which stands for `--set explorer=SPEC`."""
+def setting(flag: str, key: str, **options: Any) -> Callable[[Command], Command]:
+    """A flag that stands for `--set KEY=VALUE`."""
+    name = key.replace(".", "_")
 
-    @functools.wraps(command)
-    def run(explorer: str | None, **options: Any) -> Any:
-        if explorer is not None:
-            options["overrides"] = (*options["overrides"], f"explorer={json.dumps(explorer)}")
-        return command(**options)
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(**given: Any) -> Any:
+            value = given.pop(name)
+            if value is not None and value is not False:
+                given["overrides"] = (*given["overrides"], f"{key}={json.dumps(value)}")
+            return command(**given)
 
-    text = "Who explores and validates: procedural, litellm:NAME, or policy. [default: explorer]"
-    return click.option("--explorer", metavar="SPEC", help=text)(run)
+        return click.option(flag, name, **options)(run)
 
-
-def polish_option(command: Command) -> Command:
-    """--polish, which stands for `--set validate.polish=true`."""
-
-    @functools.wraps(command)
-    def run(polish: bool, **options: Any) -> Any:
-        if polish:
-            options["overrides"] = (*options["overrides"], "validate.polish=true")
-        return command(**options)
-
-    text = "Let the explorer's model put tasks in better words, where judges prefer them."
-    return click.option("--polish", is_flag=True, help=text)(run)
+    return add
 
 
+explorer_option = setting(
+    "--explorer",
+    "explorer",
+    metavar="SPEC",
+    help="Who explores and validates: procedural, litellm:NAME, or policy. [default: explorer]",
+)
+polish_option = setting(
+    "--polish",
+    "validate.polish",
+    is_flag=True,
+    help="Let the explorer's model put tasks in better words, where judges prefer them.",
+)
 studio_option = click.option(
     "--studio",
     is_flag=False,
@@ -180,8 +183,9 @@ def init(directory: str) -> None:
 @click.option("--overlap", is_flag=True, help="Explore the signals of an iteration while the next one trains.")
 @explorer_option
 @polish_option
-@click.option(
+@setting(
     "--on-drop",
+    "guard.on_drop",
     type=click.Choice(["rollback", "pause", "continue"]),
     help="When a held-out suite falls. [default: guard.on_drop]",
 )
@@ -307,10 +311,15 @@ def inject(file: str, **options: Any) -> None:
     "--suite", "--split", "suites", multiple=True, metavar="NAME", help="Held-out suite. [default: eval.suites]"
 )
 @click.option("--policy-version", type=int, help="Policy version. [default: the newest]")
-@click.option(
-    "--limit", type=click.IntRange(min=0), help="Tasks per suite, spread evenly; 0 = all. [default: eval.limit]"
+@setting(
+    "--limit",
+    "eval.limit",
+    type=click.IntRange(min=0),
+    help="Tasks per suite, spread evenly; 0 = all. [default: eval.limit]",
 )
-@click.option("--samples", type=click.IntRange(min=1), help="Rollouts per task, avg@k; 1 = greedy. [default: eval.k]")
+@setting(
+    "--samples", "eval.k", type=click.IntRange(min=1), help="Rollouts per task, avg@k; 1 = greedy. [default: eval.k]"
+)
 @env_option
 @click.option("--policy", metavar="SPEC", help="A model as it is, without a run. [default: with --env, config.toml's]")
 @click.option("--rescore", is_flag=True, help="Play nothing: grade the stored rollouts anew.")

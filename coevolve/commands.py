@@ -140,11 +140,8 @@ def evolve_command(
     resume: bool,
     overlap: bool,
     env: str | None,
-    on_drop: str | None,
     **_: Any,
 ) -> Result:
-    if on_drop:
-        overrides = (*overrides, f"guard.on_drop={on_drop}")
     place = Workspace.find(workspace)
     overrides = _with_env(env, overrides, resume=resume)
     if resume:
@@ -314,11 +311,8 @@ def inject_command(
     with opened(place, run, overrides, LOOP) as loop:
         t = newest_trained(loop)
         count = inject(loop, file, t)
-    counts = {"run": run.id, "t": t, "candidates": count}
-    return (
-        counts,
-        f"run {run.id}: {count} tasks of {file} wait for a verdict; next: coevolve validate{guide.on(place, run)}",
-    )
+    said = f"run {run.id}: {count} tasks of {file} wait for a verdict; next: coevolve validate{guide.on(place, run)}"
+    return {"run": run.id, "t": t, "candidates": count}, said
 
 
 def eval_command(
@@ -330,16 +324,12 @@ def eval_command(
     policy_version: int | None,
     env: str | None,
     policy: str | None,
-    samples: int | None,
-    limit: int | None,
     rescore: bool,
     **_: Any,
 ) -> Result:
     from coevolve.evaluate import evaluated
 
     place = Workspace.find(workspace)
-    figures = {"eval.k": samples, "eval.limit": limit}
-    overrides = (*overrides, *(f"{key}={value}" for key, value in figures.items() if value is not None))
     if not (env or policy):
         run = place.run(run_id)
         with opened(place, run, overrides, "eval") as loop:

@@ -14,14 +14,14 @@ from typing import Any
 
 from store.db import Store
 from store.dedupe import Embed, question
-from store.rows import Figure, Task
+from store.rows import VETOES, Figure, Task
 
 CLUSTER = 0.6
 """Cosine to the first question of a cluster from which on a question belongs to it."""
 STAGES = {
     "try": ("objection", "unclear"),
     "replay": ("replay_fails", "replay_differs", "noop_passes"),
-    "judges": ("screened", "outvoted"),
+    "judges": VETOES,
     "twins": ("duplicate", "held_out"),
 }
 """Reasons of rejections by the stage that gives them, in the order of the stages after the hard checks."""

@@ -60,9 +60,7 @@ def _judge(loop: Loop, t: int, rounds: int) -> Decision | None:
     if loop.finished(t, "snapshot"):
         return None
     if guard.fell(loop, t):
-        once(
-            loop, t, "snapshot", phases.restore
-        )  # D_{t+1} is the best version's snapshot again, less what was defective
+        once(loop, t, "snapshot", phases.restore)  # D_{t+1} = that of the best version, less what was defective
         return None
     return stop.due(loop, t, rounds) if t + 1 < rounds else None
 

@@ -11,7 +11,7 @@ from typing import Any
 from coevolve.standing import standing
 from coevolve.workspace import RunFolder, Workspace
 from store.db import Store
-from store.rows import Candidate, Exploration, Run, Signal, Task, Verdict
+from store.rows import VETOES, Candidate, Exploration, Run, Signal, Task, Verdict
 from store.signals import KINDS
 
 TOP = 10
@@ -20,8 +20,6 @@ TEXT = 2000
 """Characters of one text that are shown."""
 STEPS = 12
 """Steps of one rollout that are shown, the first ones."""
-VETOES = ("screened", "outvoted")
-"""Reasons of the judges."""
 PASSED = ("valid", "duplicate", "held_out", *VETOES)
 """Reasons of candidates that execution accepted."""
 WORK = ("seed", "train", "eval", "signals", "explore", "validate", "snapshot")

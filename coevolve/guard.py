@@ -115,9 +115,6 @@ def _decide(loop: Loop, t: int, earlier: Decision | None) -> Decision:
         action="go_on",
         reason=f"no suite fell below version {target}" if found else "nothing to compare with",
         figures={"best": target, "gains": found},
-        version=None,
-        checkpoint=None,
-        snapshot=None,
         decided_at=time.time(),
     )
     if target is None or not fallen:

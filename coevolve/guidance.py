@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from statistics import fmean
 
-from coevolve import evidence
+from coevolve import evidence, indices
 from coevolve.loop import Loop
 from coevolve.wiring import POLICY
 from envs.protocols import Env
@@ -29,10 +29,6 @@ SHOWN = 3
 """Failed rollouts that an adversary is shown."""
 MASTERED = 0.75
 """Mean score in the present iteration from which on a task may be hardened."""
-HARDEN_FROM = 2 * 10**6
-"""First index of hardenings, and below of the explorations of a structure: beyond those of `phases`."""
-ADVERSARIAL_FROM = 3 * 10**6
-FOCUS_FROM = 4 * 10**6
 OPERATORS = ("compose", "constrain", "strip")
 
 
@@ -131,7 +127,7 @@ def adversarial(loop: Loop, t: int, count: int, guide: Guidance) -> list[Explore
     """`count` explorations of the structures that the policy fails most in iteration t, in turn."""
     with loop.store.reading():
         worst = _failed_structures(loop.store, loop.run.id, t)
-        jobs = _of_structures(loop, t, worst, count, ADVERSARIAL_FROM, "adversarial", guide)
+        jobs = _of_structures(loop, t, worst, count, indices.ADVERSARIAL, "adversarial", guide)
     return jobs
 
 
@@ -142,7 +138,7 @@ def focused(loop: Loop, t: int, structure: str, count: int, guide: Guidance, fir
         common = "; ".join(repr(name) for name, _ in known.most_common(3))
         raise UsageError(f"--focus: no task of D_{t} has the structure {structure!r}; the commonest are {common}")
     with loop.store.reading():
-        return _of_structures(loop, t, [structure], count, FOCUS_FROM + first, "focus", guide)
+        return _of_structures(loop, t, [structure], count, indices.FOCUS + first, "focus", guide)
 
 
 def _failed_structures(store: Store, run: str, t: int) -> list[str]:
@@ -226,7 +222,7 @@ def hardenings(loop: Loop, t: int, tasks: Sequence[Task]) -> list[ExploreJob]:
 def _hardening(loop: Loop, t: int, at: int, operator: str, parents: list[Task]) -> ExploreJob:
     guide = Guide(mode="harden", operator=operator, parents=[task.id for task in parents])
     world = parents[0].world
-    return ExploreJob(run=loop.run.id, t=t, index=HARDEN_FROM + at, world=world, guide=guide, tasks=parents)
+    return ExploreJob(run=loop.run.id, t=t, index=indices.HARDEN + at, world=world, guide=guide, tasks=parents)
 
 
 def _mastered(store: Store, run: str, t: int, tasks: Sequence[Task]) -> list[Task]:

@@ -15,8 +15,15 @@ from coevolve.workspace import Workspace
 from store.errors import UsageError
 from store.instructions import format_of
 
-OF_A_RUN = {"run_id": None, "snapshot": "latest", "resume": False, "follow": False, "rounds": None}
-"""{option: default} of those that have no meaning here."""
+OF_A_RUN = {
+    "--run": ("run_id", None),
+    "--snapshot": ("snapshot", "latest"),
+    "--resume": ("resume", False),
+    "--follow": ("follow", False),
+    "--rounds": ("rounds", None),
+    "--from": ("start", None),
+}
+"""{flag: (option, default)} of those that have no meaning here."""
 
 
 def instruct_command(
@@ -25,9 +32,9 @@ def instruct_command(
     """Fine-tune and write; what it took, and the same for a person."""
     if not sft or not out:
         raise UsageError("--sft FILE and --out DIR go together: conversations in, a model folder out")
-    for name, default in OF_A_RUN.items():
+    for flag, (name, default) in OF_A_RUN.items():
         if others[name] != default:
-            raise UsageError(f"--{name.removesuffix('_id')}: --sft trains beside the runs; leave it out")
+            raise UsageError(f"{flag}: --sft trains beside the runs; leave it out")
     settings = load_settings(Workspace.find(workspace).config, overrides)
     file, target = Path(sft).resolve(), Path(out).resolve()
     if target.exists():

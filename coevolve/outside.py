@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from coevolve import indices
 from coevolve.loop import Loop
 from envs.protocols import Env
 from store.errors import UsageError
@@ -16,8 +17,6 @@ from store.rows import Candidate, Exploration, Json, content_id
 
 MODEL = "outside"
 """Stands where an exploration names its model."""
-FIRST_INDEX = 2 * 10**6
-"""Beyond the indices of all explorations."""
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,7 +85,7 @@ def _exploration(loop: Loop, t: int, index: int, one: Proposal) -> Exploration:
         run=loop.run.id,
         t=t,
         signal_id=None,
-        index=FIRST_INDEX + index,
+        index=indices.OUTSIDE + index,
         world=one.world,
         model=MODEL,
         context=None,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coevolve import show
+from store.errors import UsageError
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,14 +46,17 @@ def render(template: str, data: dict[str, Any], *, charts: Any = None, live: boo
     )
 
 
-def write(path: Path, page: str) -> int:
-    """Write by rename; the bytes written."""
+def write(path: Path, page: str, *, option: str) -> tuple[dict[str, Any], str]:
+    """Write by rename; {"file", "bytes"}, and the same in words. UsageError names the option if `path` is a folder."""
+    if path.is_dir():
+        raise UsageError(f"{option}: {path} is a folder; name a file")
     data = page.encode(errors="replace")
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(data)
     draft.replace(path)
-    return len(data)
+    words = f"{path} ({len(data) / 1e6:.1f} MB); open it in any browser"
+    return {"file": str(path), "bytes": len(data)}, words
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
 
-from coevolve import curves, evidence, growth, guard, guidance, judging, outside, stop, wiring
+from coevolve import curves, evidence, growth, guard, guidance, indices, judging, outside, stop, wiring
 from coevolve.embedding import embedder
 from coevolve.loop import Loop, spawn
 from evals.suites import label
@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 UNGUIDED_BATCH = 16
 """Unguided explorations between two looks at how many valid tasks there are."""
-RANDOM_FROM = 10**6
-"""First index of random explorations of a round: beyond those of seeding, which are of iteration 0 too."""
 UNGUIDED_TRIES = 20
 """Unguided explorations per asked-for task before seeding gives up."""
 
@@ -147,7 +145,7 @@ def explore(loop: Loop, t: int) -> Counts:
     tasks, count = _guiding(loop, t), len(chosen) * loop.settings.explore.per_signal
     jobs = guidance.hardenings(loop, t, tasks)
     if source == "random":
-        jobs += _unguided_jobs(loop, t, RANDOM_FROM, count, tasks)
+        jobs += _unguided_jobs(loop, t, indices.RANDOM, count, tasks)
     elif source == "adversarial":
         jobs += guidance.adversarial(loop, t, count, guidance.guidance(loop, tasks))
     else:

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from coevolve import refine_job, refined_page
+from coevolve import page, refine_job, refined_page
 from coevolve.refine_job import Manifest
 from coevolve.workspace import Workspace
 from store.db import Store, Table
@@ -32,10 +32,7 @@ _BEFORE, _AFTER = frozenset(_DETERMINERS.split()), frozenset(_ENDS.split())
 def refined_command(*, workspace: str | None, job: str | None, html: str | None, **_: Any) -> tuple[Any, Any]:
     place = Workspace.find(workspace)
     data, shown = summary(place, refine_job.find(place, job).manifest)
-    if not html:
-        return data, shown
-    size = refined_page.write(Path(html), data)
-    return {"file": html, "bytes": size}, f"{html} ({size / 1e6:.1f} MB); open it in any browser"
+    return page.write(Path(html), refined_page.page(data), option="--html") if html else (data, shown)
 
 
 def summary(place: Workspace, job: Manifest) -> tuple[dict[str, Json], list[Any]]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from coevolve import page
-from store.errors import UsageError
+from coevolve.page import render
 from store.rows import Json
 
 Data = dict[str, Any]
 
 
-def write(path: Path, data: dict[str, Json]) -> int:
-    """The page of a summary (coevolve/refined.py); its bytes. UsageError for a folder."""
-    if path.is_dir():
-        raise UsageError(f"--html: {path} is a folder; name a file")
+def page(data: dict[str, Json]) -> str:
+    """The HTML of a summary (coevolve/refined.py)."""
     shown = charts(data)
-    return page.write(path, page.render("refined.html", {"job": data, "charts": shown, "stamp": ""}, charts=shown))
+    return render("refined.html", {"job": data, "charts": shown, "stamp": ""}, charts=shown)
 
 
 def charts(data: dict[str, Json]) -> dict[str, Data]:

@@ -28,13 +28,10 @@ def report_command(
         serve(place, folder, port, whole=include_protected)
         return {"run": folder.id}, ""
     path = Path(out) if out else folder.path / "report.html"
-    if path.is_dir():
-        raise UsageError(f"--out: {path} is a folder; name a file")
     licence = protected.licence(place.store, folder.id)
-    size = write(path, page(place, folder, whole=include_protected))
-    note = f"\n{protected.remark(licence, whole=include_protected)}" if licence else ""
-    data = {"run": folder.id, "file": str(path), "bytes": size, "protected": licence}
-    return data, f"{path} ({size / 1e6:.1f} MB); open it in any browser{note}"
+    data, words = write(path, page(place, folder, whole=include_protected), option="--out")
+    note = [protected.remark(licence, whole=include_protected)] if licence else []
+    return {"run": folder.id, **data, "protected": licence}, "\n".join([words, *note])
 
 
 def page(place: Workspace, run: RunFolder, *, stamp: str = "", live: bool = False, whole: bool = False) -> str:

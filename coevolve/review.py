@@ -21,7 +21,7 @@ from coevolve.workspace import RunFolder, Workspace
 from graphs.replies import GRADES
 from store.db import Store, Table
 from store.errors import UsageError
-from store.rows import Candidate, Json, Rating, Vote, content_id
+from store.rows import VETOES, Candidate, Json, Rating, Vote, content_id
 
 SHOWN = ("candidate", "world", "question", "reference")
 FILLED = (*GRADES, "adopt", "comment")
@@ -77,23 +77,21 @@ def _write(store: Store, run: RunFolder, count: int, out: str | None) -> tuple[A
     writer.writerows([*(_cell(one[key]) for key in SHOWN), *("" for _ in FILLED)] for one in chosen)
     target.write_text(text.getvalue(), "utf-8")
     said = (
-        f"{target}: {len(chosen)} of {len(found)} candidates; fill in {', '.join(GRADES)} (1 to 5), adopt (yes or no)"
+        f"{target}: {len(chosen)} of {len(found)} candidates; fill in {', '.join(GRADES)} (1 to 5), adopt (yes or no)\n"
+        f"next: coevolve review --read {target} --rater NAME"
     )
-    return {
-        "sheet": str(target),
-        "candidates": len(chosen),
-    }, f"{said}\nnext: coevolve review --read {target} --rater NAME"
+    return {"sheet": str(target), "candidates": len(chosen)}, said
 
 
 def _reviewable(store: Store, run: str) -> list[dict[str, str]]:
     """Candidates of the run that execution accepted: those that were adopted or that judges turned down."""
     rows = store.query(
-        """
+        f"""
         select c.id, c.world, coalesce(k.user_turns, c.user_turns), coalesce(k.reference, c.reference)::varchar,
                any_value(j.shown)::varchar
         from verdict v join candidate c on c.id = v.candidate_id left join task k on k.id = v.task_id
         left join vote j on j.candidate_id = c.id and j.stage <> 'polish'
-        where v.run = ? and (v.adopt or v.reason in ('screened', 'outvoted')) group by all order by c.id
+        where v.run = ? and (v.adopt or v.reason in {VETOES}) group by all order by c.id
         """,
         [run],
     )

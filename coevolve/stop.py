@@ -74,9 +74,6 @@ def _row(loop: Loop, t: int, rule: str, action: str, reason: str, figures: Json)
         action=action,
         reason=reason,
         figures=figures,
-        version=None,
-        checkpoint=None,
-        snapshot=None,
         decided_at=time.time(),
     )
 

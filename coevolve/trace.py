@@ -42,16 +42,11 @@ def trace_command(
         from coevolve.otel import send
 
         count = send(data, otlp)
-        return {"spans": count, "endpoint": otlp}, f"{count} spans sent to {otlp}{note and chr(10)}{note}"
+        return {"spans": count, "endpoint": otlp}, "\n".join(filter(None, [f"{count} spans sent to {otlp}", note]))
     if html:
-        path = Path(html)
-        if path.is_dir():
-            raise UsageError(f"--html: {path} is a folder; name a file")
-        size = page.write(path, page.render("trace.html", {**data, "stamp": "", "licence": note}))
-        return {
-            "file": str(path),
-            "bytes": size,
-        }, f"{path} ({size / 1e6:.1f} MB); open it in any browser{note and chr(10)}{note}"
+        text = page.render("trace.html", {**data, "stamp": "", "licence": note})
+        written, words = page.write(Path(html), text, option="--html")
+        return written, "\n".join(filter(None, [words, note]))
     return data, _told(data)
 
 

@@ -22,7 +22,7 @@ from mcp.server.stdio import stdio_server
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from envs.protocols import Env, Outcome
-from envs.tool_episode import DEADLINE_S, ToolEpisode, tools_of
+from envs.tool_episode import DEADLINE_S, REPLY, ToolEpisode, function_tool, tools_of
 from store.errors import CoevolveError, UsageError
 from store.rows import Json, Task
 
@@ -35,37 +35,19 @@ INSTRUCTIONS = """\
 Play tasks of the environment {name}: `list_tasks` tells which there are, `new_episode` begins one and gives the task. \
 Work on it with the other tools{reply}. `finish` ends the episode and gives the verdict: a score in [0, 1]. \
 Some environments have a tool that ends it too; then that tool gives the verdict."""
-REPLY = "; `reply` answers the user, who may then ask for more"
+ANSWERS = "; `reply` answers the user, who may then ask for more"
 
 Context = ServerRequestContext["Clients", Any]
 
 
-def _tool(name: str, description: str, properties: Json | None = None, required: Sequence[str] = ()) -> Json:
-    parameters = {
-        "type": "object",
-        "properties": properties or {},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
 OWN = [
-    _tool("list_tasks", "The tasks that can be played: id, and what the user asks first."),
-    _tool(
+    function_tool("list_tasks", "The tasks that can be played: id, and what the user asks first."),
+    function_tool(
         "new_episode",
         "Begin an episode, and give up the one that is played, if any. Gives the task.",
         {"task": {"type": "string", "description": "Id of the task. Left out: the next of the list."}},
     ),
-    _tool("finish", "End the episode and get the verdict: its score, and why."),
-]
-TURNS = [
-    _tool(
-        "reply",
-        "Answer the user when all that was asked is done. Gives what the user says next, or the verdict.",
-        {"text": {"type": "string", "description": "What is said."}},
-        ["text"],
-    )
+    function_tool("finish", "End the episode and get the verdict: its score, and why."),
 ]
 
 
@@ -195,7 +177,7 @@ def server(env: Env, tasks: Sequence[Task], *, deadline_s: float = DEADLINE_S) -
     return Server(
         f"coevolve-{env.name}",
         version=env.version,
-        instructions=INSTRUCTIONS.format(name=env.name, reply=REPLY if "reply" in own else ""),
+        instructions=INSTRUCTIONS.format(name=env.name, reply=ANSWERS if "reply" in own else ""),
         lifespan=lifespan,
         on_list_tools=_list_tools,
         on_call_tool=_call_tool,
@@ -255,7 +237,7 @@ async def _call_tool(context: Context, params: types.CallToolRequestParams) -> t
 
 def _own(env: Env) -> dict[str, Json]:
     """The server's tools. Only where actions are calls does a message without one end the user's turn."""
-    tools = [*OWN, *(TURNS if env.action_format == "tool_calls" else [])]
+    tools = [*OWN, *([REPLY] if env.action_format == "tool_calls" else [])]
     return {tool["function"]["name"]: tool for tool in tools}
 
 

@@ -59,6 +59,14 @@ _ENVS: dict[str, Callable[..., Env]] = {"appworld": _appworld, "bfcl": _bfcl, "t
 _VENVS: dict[str, Callable[[], Venv]] = {"appworld": _appworld_venv, "bfcl": _bfcl_venv}
 LICENCES = {"appworld": "AppWorld's data licence allows its data, apps and tests to be passed on only encrypted"}
 """Environments whose texts may not be passed on in plain, and why (docs/appworld.md)."""
+_MORE = {
+    "appworld": {
+        "install": "envs.appworld.place:install",
+        "checkup": "envs.appworld.checkup:checkup",
+        "native": "envs.appworld.native:write",
+    }
+}
+"""What only some environments can: {name: {ability: where its function is}}."""
 _EXPLORERS = {
     "appworld": "envs.appworld.procedural",
     "bfcl": "envs.bfcl.procedural",
@@ -103,10 +111,8 @@ def venv(name: str) -> Venv | None:
 def install(name: str, root: str | None = None, data: str | None = None) -> str:
     """Install what an environment needs beyond this package; what was done, in words. UsageError, InfraError."""
     _make(name)
-    if name == "appworld":
-        from envs.appworld.place import install as place
-
-        return place(root, data)
+    if own := _more(name, "install"):
+        return str(own(root, data))
     for option, value in (("--root", root), ("--data", data)):
         if value is not None:
             raise UsageError(f"{option} {value}: {name} has no data of its own; leave it out")
@@ -116,23 +122,26 @@ def install(name: str, root: str | None = None, data: str | None = None) -> str:
 
 def checkup(name: str) -> Iterator[tuple[str, str, bool]]:
     """(what, what was found, whether that is well) of an installed environment that can look at itself."""
-    if name == "appworld":
-        from envs.appworld.checkup import checkup as look
-
+    if look := _more(name, "checkup"):
         yield from look()
 
 
 def native(spec: str) -> Callable[[Sequence[Task], Path, Report], dict[str, str | None]]:
     """What writes tasks to a new folder in the form of the benchmark's own tools: {task id: why it is left out, None
     if it is there}. UsageError for an environment that has no form but ours."""
-    if spec.partition(":")[0] != "appworld":
-        raise UsageError(f"--native: tasks of {spec} have no form but ours; it is for runs of appworld")
-    from envs.appworld.env import AppWorld
-    from envs.appworld.native import write
+    write = _more(spec.partition(":")[0], "native")
+    if write is None:
+        able = ", ".join(name for name, abilities in _MORE.items() if "native" in abilities)
+        raise UsageError(f"--native: tasks of {spec} have no form but ours; it is for runs of {able}")
+    return partial(write, get(spec))
 
-    env = get(spec)
-    assert isinstance(env, AppWorld)
-    return partial(write, env)
+
+def _more(name: str, ability: str) -> Callable[..., Any] | None:
+    where = _MORE.get(name, {}).get(ability)
+    if where is None:
+        return None
+    module, _, function = where.partition(":")
+    return cast(Callable[..., Any], getattr(import_module(module), function))
 
 
 def _make(name: str) -> Callable[..., Env]:

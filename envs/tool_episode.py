@@ -22,6 +22,26 @@ DONE: Message = {"role": "assistant", "content": "Done."}
 """What a policy says that has no more to do."""
 
 
+def function_tool(name: str, description: str, properties: Json | None = None, required: Sequence[str] = ()) -> Json:
+    """A JSON-schema function tool of ours, beside those of an environment."""
+    parameters = {
+        "type": "object",
+        "properties": properties or {},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+REPLY = function_tool(
+    "reply",
+    "Answer the user when all that was asked is done. Gives what the user says next.",
+    {"text": {"type": "string", "description": "What is said."}},
+    ["text"],
+)
+"""For environments whose actions are calls, where a message without one ends the user's turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     text: str

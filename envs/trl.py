@@ -15,24 +15,12 @@ from typing import Any, ClassVar
 from envs.background import wait_for
 from envs.protocols import Env
 from envs.signature import describe
-from envs.tool_episode import DEADLINE_S, ToolEpisode, tools_of
+from envs.tool_episode import DEADLINE_S, REPLY, ToolEpisode, tools_of
 from store.errors import UsageError
 from store.rows import Json, Task
 
 OVER = "The episode is over."
 RESERVED = ("reset", "get_reward", "reply")
-REPLY: Json = {
-    "type": "function",
-    "function": {
-        "name": "reply",
-        "description": "Answer the user when all that was asked is done. Gives what the user says next.",
-        "parameters": {
-            "type": "object",
-            "properties": {"text": {"type": "string", "description": "What is said."}},
-            "required": ["text"],
-        },
-    },
-}
 
 
 class TrlEnvironment:

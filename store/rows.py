@@ -310,6 +310,10 @@ class Vote:
     seconds: float
 
 
+VETOES = ("screened", "outvoted")
+"""Reasons of verdicts that are judges' doing: the cheap judge's, the committee's."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     KEY: ClassVar[tuple[str, ...]] = ("id",)
@@ -426,11 +430,11 @@ class Decision:
     reason: str
     """The same in words."""
     figures: Json
-    version: int | None
+    version: int | None = None
     """Policy version that is trained on from here; None unless the action is a rollback."""
-    checkpoint: str | None
+    checkpoint: str | None = None
     """Hash of that version's files."""
-    snapshot: str | None
+    snapshot: str | None = None
     """Id of the snapshot that is restored."""
     decided_at: float
 

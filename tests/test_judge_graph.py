@@ -10,7 +10,7 @@ import pytest
 
 from graphs.committee import AUDIT
 from graphs.settings import ModelSettings
-from store.rows import Row, Task, Verdict, Vote
+from store.rows import Row, Span, Task, Verdict, Vote
 from tests.fakes import EchoEnv
 from tests.graph_setup import LOOK, candidate, explorer, of, validate
 from tests.judge_setup import BAD, GOOD, Script, judged, judges
@@ -36,6 +36,14 @@ def test_a_committee_that_agrees_lets_it_pass_and_every_vote_is_a_row(tmp_path: 
     ]
     assert votes[0].scores == {key: GOOD[key] for key in ("validity", "difficulty_gain", "diversity", "realism")}
     assert (votes[0].prompt_tokens, votes[0].t, votes[0].candidate_id) == (10, 1, candidate().id)
+
+
+def test_what_judges_took_is_in_the_trace_once(tmp_path: Path) -> None:
+    """`v_cost` sums it up, and so do the budgets of a run."""
+    _, rows = judged(tmp_path, [candidate()], judges(GOOD, GOOD))
+    spans = {span.node: span for span in of(Span, rows)}
+    assert (spans["panel"].calls, spans["panel"].prompt_tokens) == (2, 20)
+    assert spans["judge"].calls == 0
 
 
 def test_a_judge_sees_the_task_its_place_in_the_set_and_what_was_observed(tmp_path: Path) -> None:

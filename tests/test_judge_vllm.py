@@ -15,25 +15,13 @@ from graphs.settings import ModelSettings as CallSettings
 from store.rows import Vote
 from tests.graph_setup import candidate, of
 from tests.judge_setup import judged
-from training.config import EngineSettings, ModelSettings
-from training.smollm2 import smollm2
-from training.vllm import serving
+from tests.small_server import small_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")]
 
 
 def test_small_model_through_vllm(tmp_path: Path) -> None:
-    engine = EngineSettings(backend="vllm", start_s=240, max_model_len=2048)
-    with serving(
-        smollm2(),
-        [],
-        run="r",
-        version=0,
-        home=tmp_path,
-        engine=engine,
-        settings=ModelSettings(),
-        stop=lambda: False,
-    ) as (_, served):
+    with small_server(tmp_path) as served:
         calls = CallSettings(api_base=f"{served.url}/v1", max_tokens=160, timeout_s=240, deadline_s=240)
         spec = f"litellm:hosted_vllm/{served.name}"
         court = Judges(strong=named([spec, spec], calls, seed=0), settings=JudgeSettings(models=[spec, spec]))

@@ -14,9 +14,7 @@ from graphs.replies import verdict_schema
 from store.rows import Remark
 from tests.cli import coevolve
 from tests.refine_server import workspace
-from training.config import EngineSettings, ModelSettings
-from training.smollm2 import smollm2
-from training.vllm import serving
+from tests.small_server import small_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")]
 
@@ -27,17 +25,7 @@ def test_small_model_through_vllm(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     records = [{"id": at, "instruction": text, "output": "I do not know."} for at, text in enumerate(ASKED)]
     source.write_text("".join(json.dumps(record) + "\n" for record in records))
-    engine = EngineSettings(backend="vllm", start_s=240, max_model_len=2048)
-    with serving(
-        smollm2(),
-        [],
-        run="r",
-        version=0,
-        home=tmp_path,
-        engine=engine,
-        settings=ModelSettings(),
-        stop=lambda: False,
-    ) as (_, served):
+    with small_server(tmp_path) as served:
         work = workspace(
             tmp_path / "work", f"{served.url}/v1", concurrency=6, max_tokens=160, timeout_s=240, deadline_s=240
         )

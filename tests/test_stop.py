@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coevolve import curves, phases, stop
+from coevolve import curves, indices, phases, stop
 from coevolve.config import Settings
 from coevolve.growth import novel_first
 from coevolve.loop import Loop
@@ -122,6 +123,15 @@ def outside_file(tmp_path: Path, *lines: Any) -> Path:
 
 
 GOOD = {"world": "room", "user_turns": ["say it"], "reference": "hello"}
+
+
+def test_kinds_of_explorations_share_no_index(tmp_path: Path) -> None:
+    """Hardenings and tasks from outside did: candidates of equal index had no order of their own."""
+    first = [indices.RANDOM, indices.HARDEN, indices.ADVERSARIAL, indices.FOCUS, indices.OUTSIDE]
+    assert min(b - a for a, b in pairwise([0, *sorted(first)])) == 10**6
+    loop = make_loop(tmp_path / "work")
+    inject(loop, outside_file(tmp_path, GOOD), 0)
+    assert [row.index for row in loop.store.rows(Exploration)] == [indices.OUTSIDE]
 
 
 def test_outside_tasks_are_injected_validated_and_keep_their_origin(tmp_path: Path) -> None:

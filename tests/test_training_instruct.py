@@ -90,6 +90,7 @@ def test_the_folder_is_a_policy(work: Path, tmp_path: Path) -> None:
         (ALPACA, ["--out", "no/there"], "there is no folder"),
         (ALPACA, ["--out", "new", "--run", "r1"], "--run: --sft trains beside the runs"),
         (ALPACA, ["--out", "new", "--follow"], "--follow: --sft trains beside the runs"),
+        (ALPACA, ["--out", "new", "--from", "base"], "--from: --sft trains beside the runs"),
         ([*ALPACA, {"instruction": "a"}], ["--out", "new"], "line 4: output: missing"),
         ([], ["--out", "new"], "holds no record"),
         (ALPACA[2:], ["--out", "new"], "none of 0 references"),
