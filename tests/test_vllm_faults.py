@@ -85,7 +85,9 @@ def scored(played: list[Played]) -> dict[tuple[str | None, int], Any]:
 
 
 def kill_the_guard(group: int) -> None:
+    """Return once it is dead: the request that follows finds it so."""
     os.kill(group, signal.SIGKILL)
+    assert await_that(lambda: group not in members(group), 10)
 
 
 def test_a_server_killed_among_rollouts_loses_none_and_changes_none(engine: VLLMPolicy) -> None:
