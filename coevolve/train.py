@@ -98,8 +98,17 @@ def _await_snapshot(loop: Loop, t: int) -> None:
         watch(f"waiting for D_{t}", 0, 1)
 
 
-def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
+def steps_ahead(loop: Loop, t: int, parent: int) -> int:
+    """How many optimiser steps the run has made before t beyond those of the version that is trained further: after a
+    rollback, and from the base on, a version has seen fewer. Figures of a step go on after the run's last."""
     from training.checkpoint import required
+
+    before = "select coalesce(max(step), 0) from metric where run = ? and t < ?"
+    [(last,)] = loop.store.query(before, [loop.run.id, t])
+    return max(0, last - required(loop.run.checkpoints, parent).steps) if last else 0
+
+
+def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
     from training.groups import Ledger
     from training.train import TrainJob, train
 
@@ -115,10 +124,7 @@ def _train(loop: Loop, snapshot: Snapshot, kept: Kept) -> dict[str, Any]:
         settings=loop.settings.train,
         version=guard.standing(loop.store, run, t),
     )
-    # A version that was gone back to has seen fewer optimiser steps than the run: its figures go on after the last.
-    before = "select coalesce(max(step), 0) from metric where run = ? and t < ?"
-    [(last,)] = loop.store.query(before, [run, t])
-    ahead = max(0, last - required(loop.run.checkpoints, job.standing).steps) if job.standing != t else 0
+    ahead = steps_ahead(loop, t, job.parent)
 
     def record(step: int, figures: Mapping[str, float]) -> None:
         step += ahead

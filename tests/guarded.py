@@ -62,12 +62,19 @@ def played(loop: Loop, version: int, **right: int) -> None:
         loop.store.append(rows, scores(loop.run.id, version, name, slices(loop.env, tasks), rows))
 
 
-def trained(loop: Loop, version: int) -> None:
+def trained(loop: Loop, version: int, *, steps: int = 0) -> None:
     def write(folder: Path) -> None:
         (folder / "adapter_model.safetensors").write_bytes(bytes([version]))
 
     made = Checkpoint(
-        run=loop.run.id, version=version, base="x", parent=version - 1, snapshot=None, adapter=True, counts={}
+        run=loop.run.id,
+        version=version,
+        base="x",
+        parent=version - 1,
+        snapshot=None,
+        adapter=True,
+        steps=steps,
+        counts={},
     )
     publish(loop.run.checkpoints, made, write)
 

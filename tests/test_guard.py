@@ -9,7 +9,8 @@ import pytest
 from coevolve import guard, phases
 from coevolve.guard import Paused
 from coevolve.loop import Loop
-from store.rows import Decision, Snapshot, Withdrawal
+from coevolve.train import steps_ahead
+from store.rows import Decision, Metric, Snapshot, Withdrawal
 from store.snapshot import load
 from tests.guarded import frozen, make_loop, played, trained, with_overrides
 
@@ -137,3 +138,15 @@ def test_a_version_that_was_given_up_is_never_the_best(loop: Loop) -> None:
 def test_without_suites_there_is_no_guard(loop: Loop) -> None:
     assert not guard.fell(with_overrides(loop, "eval.suites=[]"), 1)
     assert loop.store.rows(Decision) == []
+
+
+@pytest.mark.parametrize(("parent", "steps", "ahead"), [(0, 0, 13), (2, 6, 7), (2, 13, 0)])
+def test_figures_of_steps_go_on_after_the_runs_last(tmp_path: Path, parent: int, steps: int, ahead: int) -> None:
+    """A version that was made after a rollback has seen fewer steps: those after it had the numbers of others, and
+    their figures were lost."""
+    loop = make_loop(tmp_path / "work")
+    loop.store.append(
+        Metric(run=loop.run.id, t=t, step=step, name="reward", value=0.5) for t, step in [(0, 7), (1, 13)]
+    )
+    trained(loop, parent, steps=steps)
+    assert steps_ahead(loop, 2, parent) == ahead

@@ -57,6 +57,11 @@ class TrainJob:
     def standing(self) -> int:
         return self.t if self.version is None else self.version
 
+    @property
+    def parent(self) -> int:
+        """The version that is trained further."""
+        return 0 if self.settings.start == "base" else self.standing
+
     def drawn(self, tasks: Sequence[Task], mix: Json) -> list[Task]:
         """The tasks that this iteration samples, in its order."""
         return task_order(tasks, self.seed, self.t, limit=self.settings.collect.tasks, mix=mix)
@@ -92,7 +97,7 @@ def _grpo(
 
     started = time.monotonic()
     # What samples is what is trained: from the base on, that is version 0, the reference.
-    version = 0 if job.settings.start == "base" else job.standing
+    version = job.parent
     parent, folder = checkpoint.required(job.checkpoints, version), resolve(job.policy)
     if version and parent.on is None:
         raise UsageError(OTHER_METHOD.format("grpo", "sft"))
@@ -169,8 +174,9 @@ def _sft(
     defective = {row.task_id for row in outcomes.values() if row.outcome == "invalid"}
     sound = [task for task in tasks if task.id not in defective]
     counts = summary(outcomes) | {"collect_seconds": time.monotonic() - started}
-    trained = 0 if job.settings.start == "base" else version
-    return _update(job, snapshot, sound, parent=trained, epochs=job.settings.sft.epochs, counts=counts, report=report)
+    return _update(
+        job, snapshot, sound, parent=job.parent, epochs=job.settings.sft.epochs, counts=counts, report=report
+    )
 
 
 def _make_version_0(job: TrainJob, snapshot: Snapshot, tasks: Sequence[Task], report: Report) -> None:
