@@ -20,7 +20,7 @@ from coevolve.workspace import Workspace
 
 DEMO = Path("demo")
 ROUNDS = 5
-RISE = 5
+RISE = 10
 """Points of gold that the best version must gain over the warm start."""
 
 
