@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coevolve.config import init_workspace
+from coevolve.guard import given_up
 from coevolve.rounds import overview
 from coevolve.show import table
 from coevolve.workspace import Workspace
@@ -21,7 +22,7 @@ from coevolve.workspace import Workspace
 DEMO = Path("demo")
 ROUNDS = 5
 RISE = 10
-"""Points of gold that the best version must gain over the warm start."""
+"""Points of gold that the best version which the guard has kept must gain over the warm start."""
 
 
 def main() -> int:
@@ -58,9 +59,12 @@ def verdict(report: dict[str, Any]) -> int:
     fired = {kind: sum(row["signals"].get(kind, 0) for row in report["rounds"]) for kind in admitted}
     print(f"== signals by kind: {fired}; admitted tasks by kind: {admitted}")
     gold = [100 * row["scores"]["gold"]["value"] for row in report["rounds"]]
-    print(f"== gold: warm start {gold[0]:.1f} %, best version {max(gold):.1f} %, last {gold[-1]:.1f} %")
+    undone = given_up(Workspace(DEMO.resolve()).store, report["run"])
+    best = max(score for version, score in enumerate(gold) if version not in undone)
+    taken = f"; versions taken back by the guard: {sorted(undone)}" if undone else ""
+    print(f"== gold: warm start {gold[0]:.1f} %, best version {best:.1f} %{taken}")
     faults = [f"no {kind} signal led to an admitted task" for kind in ("boundary", "rare") if not admitted[kind]]
-    if max(gold) - gold[0] < RISE:
+    if best - gold[0] < RISE:
         faults.append(f"gold rose by less than {RISE} points")
     for fault in faults:
         print(f"== FAILED: {fault}")
