@@ -1,18 +1,20 @@
 """BFCL: steps/s of a session in a worker against the prototype's worker; rollouts side by side; memory over episodes;
 tasks of the procedural explorer.
 
-    prototype  one process of the same backends, asked over its pipes: a JSON line with one call, select, a JSON line
+    prototype  one process of the same backends, asked over its pipes: a JSON line with one call, select, a JSON line;
+               or the prototype itself, a worker of that protocol on backends of its own (--prototype FILE)
     session    what a rollout pays: an event loop, the call log, the deadline, the answers as messages
     tasks      explored, validated and frozen as `coevolve seed` does it, until 1,000 are admitted
 
 Needs `coevolve env install bfcl`. Run on one core, the tasks on two:
 
-    taskset -c 0 python -m benchmarks.bfcl
+    taskset -c 0 python -m benchmarks.bfcl [--prototype FILE]
     python -m benchmarks.bfcl tasks
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import resource
@@ -42,12 +44,14 @@ REPLY: Message = {"role": "assistant", "content": "Done."}
 
 
 class Prototype:
-    """Its worker (bfcl_child.py), asked as it was: a line out, a line in, each awaited by select within a deadline."""
+    """Its worker (bfcl_child.py, or the file given), asked as it was: a line out, a line in, each awaited by select
+    within a deadline."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path | None) -> None:
         host = Path(envs.worker_host.__file__)
-        child = Path(__file__).with_name("bfcl_child.py")
-        command = [VENV.python, "-P", "-s", child, host, host.parent / "bfcl" / "worker"]
+        child = [Path(__file__).with_name("bfcl_child.py"), host, host.parent / "bfcl" / "worker"]
+        command = [VENV.python, "-s", *([file] if file else ["-P", *child])]
+        self.own = file is not None
         self._child = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRON, text=True, bufsize=1
         )
@@ -60,7 +64,9 @@ class Prototype:
         self._in.flush()
         if not select.select([self._out], [], [], 30)[0]:
             raise TimeoutError(op)
-        return json.loads(self._out.readline())
+        answer = json.loads(self._out.readline())
+        assert "error" not in answer, answer
+        return answer
 
     def close(self) -> None:
         self._child.kill()
@@ -68,14 +74,15 @@ class Prototype:
 
 
 def prototype_episode(prototype: Prototype, task: Task) -> int:
-    sid = prototype.ask("open", id=task.world, reference=task.reference)["sid"]
+    known = {} if prototype.own else {"reference": task.reference}  # it reads the official answers by itself
+    sid = prototype.ask("open", id=task.world, **known)["sid"]
     steps = 0
     for calls in task.reference:
         for call in calls:
-            prototype.ask("step", sid=sid, calls=[call])
+            prototype.ask("step", sid=sid, calls=[{"name": call["name"], "arguments": call["args"]}])
             steps += 1
         prototype.ask("next", sid=sid)
-    assert prototype.ask("evaluate", sid=sid)["official"]
+    assert prototype.ask("evaluate", sid=sid)["valid"]
     prototype.ask("close", sid=sid)
     return steps
 
@@ -104,8 +111,8 @@ def timed(rates: list[float], steps: list[int]) -> Iterator[None]:
     steps.clear()
 
 
-def speed(env: Bfcl, tasks: list[Task]) -> None:
-    prototype = Prototype()
+def speed(env: Bfcl, tasks: list[Task], file: Path | None) -> None:
+    prototype = Prototype(file)
     rates: dict[str, list[float]] = {"prototype": [], "session": []}
     steps: list[int] = []
     for _ in range(REPEATS):
@@ -166,11 +173,15 @@ def tasks(wanted: int) -> None:
 
 
 def main() -> None:
-    if "tasks" in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=["sessions", "tasks"], default="sessions")
+    parser.add_argument("--prototype", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    if asked.part == "tasks":
         return tasks(1000)
     env = Bfcl(pool(Limits(workers=1, sessions=10**9)))
     official = env.suites()["multi_turn_base"][:: 200 // TASKS]
-    speed(env, official)
+    speed(env, official, asked.prototype)
     side_by_side(env, official[::5])
     memory(env, official)
     env.close()

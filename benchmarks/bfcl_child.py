@@ -42,12 +42,15 @@ def main(host: str, package: str) -> None:
             return {**opened, "messages": said(entry, 0), "tools": tools}
         sid = request["sid"]
         if op == "step":
-            answer = verbs["act"](sid, request["calls"])
+            calls = [{"name": call["name"], "args": call["arguments"]} for call in request["calls"]]
+            answer = verbs["act"](sid, calls)
             return {"obs": [text for text, _ in answer["observations"]], "done": answer["done"]}
         if op == "next":
             turn = verbs["turn"](sid)["turn"]
             return {"messages": said(worlds[sid], turn), "turn": turn}
-        return verbs[op](sid)
+        if op == "evaluate":
+            return {"valid": verbs["evaluate"](sid)["official"]}
+        return verbs[op](sid) or {}
 
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
