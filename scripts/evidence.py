@@ -57,6 +57,7 @@ max_tokens = 48
 [train.grpo]
 lr = 6e-4
 beta = 0.0
+demonstrate = true
 
 [train.sft]
 warm_tasks = 36

@@ -13,7 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -67,6 +67,11 @@ class Group:
             return "informative"
         return {1.0: "solved", 0.0: "failed"}.get(scores[0], "equal")
 
+    def shown(self, row: Row) -> Group:
+        """With a solution in the place of the last scored rollout."""
+        last = max(at for at, member in enumerate(self.members) if member.score is not None)
+        return replace(self, members=[*self.members[:last], Member(row=row, score=1.0), *self.members[last + 1 :]])
+
 
 @dataclass(kw_only=True, slots=True)
 class Clocked:
@@ -98,22 +103,27 @@ class Clocked:
                 self.seconds += time.monotonic() - self.since
 
 
+USEFUL = ("informative", "shown")
+"""Kinds of groups that take a place in a step."""
+
+
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """How far an iteration is, and what it took until there."""
 
     position: int = 0
     """Tasks taken."""
     kinds: dict[str, int] = {}
-    """Groups by `Group.kind`; `surplus`: informative, but the step had enough of them."""
+    """Groups by `Group.kind`; `shown`: failed, and one rollout gave way to the reference; `surplus`: of use, but the
+    step had enough of them."""
     sample_seconds: float = 0.0
     """Waiting for the policy."""
     env_seconds: float = 0.0
     """The rest of playing: sessions and rewards."""
 
     @property
-    def informative_share(self) -> float:
-        """Of the groups so far, those with unequal scores, as if two such had been seen before them."""
-        found = self.kinds.get("informative", 0) + self.kinds.get("surplus", 0)
+    def useful_share(self) -> float:
+        """Of the groups so far, those of use to a step, as if two such had been seen before them."""
+        found = sum(self.kinds.get(kind, 0) for kind in (*USEFUL, "surplus"))
         return (found + 2) / (self.position + 2)
 
     def plus(self, kinds: Sequence[str], sample_seconds: float, env_seconds: float) -> Tally:
@@ -152,6 +162,8 @@ class Feed:
     seed: int
     ledger: Ledger
     report: Report
+    demonstrate: Callable[[Task], Row | None] | None = None
+    """Gives the reference that is shown where a whole group fails; None = none is."""
     tally: Tally = field(default_factory=lambda: Tally())
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while groups are played: who has it may change the weights."""
@@ -162,7 +174,7 @@ class Feed:
         self.outcomes = newest_attempts(self.ledger.done)
 
     async def fill(self, groups: int, oldest: int = 0) -> list[Group]:
-        """The next `groups` informative groups, fewer where the tasks run out.
+        """The next `groups` groups of use, fewer where the tasks run out.
 
         What the store has from weights that had seen fewer than `oldest` optimiser steps is sampled again.
         """
@@ -177,22 +189,25 @@ class Feed:
         return found
 
     def _draws(self, missing: int) -> int:
-        """How many tasks most likely give `missing` informative groups; one batch at most, for less costs as much."""
+        """How many tasks most likely give `missing` groups of use; one batch at most, for less costs as much."""
         room = self.policy.batch // self.settings.rollouts
-        return max(missing, min(room, int(missing / self.tally.informative_share)))
+        return max(missing, min(room, int(missing / self.tally.useful_share)))
 
     async def _groups(self, chunk: Sequence[Task], missing: int, oldest: int) -> list[Group]:
-        """Play the tasks, or take their rollouts from the store; the first `missing` informative groups."""
+        """Play the tasks, or take their rollouts from the store; the first `missing` groups of use."""
         started, policy = time.monotonic(), Clocked(inner=self.policy)
         jobs = self._jobs(chunk, oldest)
         played = await self._play(jobs, policy) if jobs else []
         made = self._grouped(chunk, played)
         kinds = [group.kind(self.settings.min_valid) for group in made]
-        informative = [at for at, kind in enumerate(kinds) if kind == "informative"]
-        for at in informative[missing:]:
+        for at, task in enumerate(chunk):
+            if kinds[at] == "failed" and self.demonstrate and (row := self.demonstrate(task)):
+                made[at], kinds[at] = made[at].shown(row), "shown"
+        useful = [at for at, kind in enumerate(kinds) if kind in USEFUL]
+        for at in useful[missing:]:
             kinds[at] = "surplus"
         self.tally = self.tally.plus(kinds, policy.seconds, time.monotonic() - started - policy.seconds)
-        return [made[at] for at in informative[:missing]]
+        return [made[at] for at in useful[:missing]]
 
     def _jobs(self, chunk: Sequence[Task], oldest: int) -> list[Job]:
         """Groups with a rollout that is too old are played again as a whole, as further attempts: the rows stay."""

@@ -101,6 +101,7 @@ class GroupTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
             )
         if torch.is_grad_enabled():
             old, mask = self._sampled
+            old.copy_(torch.where(old.isnan(), found[0].detach(), old))  # nobody sampled a demonstration
             ratio = ((found[0].detach() - old) * mask).exp()
             here = torch.stack([(ratio * mask).sum(), mask.sum().to(ratio.dtype), (ratio * mask).max()])
             everywhere: Any = self.accelerator.gather(here)

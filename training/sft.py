@@ -55,10 +55,11 @@ class Solution:
 
 async def solutions(env: Env, tasks: Sequence[Task], *, tools: bool = False) -> list[Solution]:
     """The references in the policy's action format. Each is replayed first; one that fails teaches nothing."""
-    return [_solution(env, task, tools) for task in tasks if (await env.replay(task)).success]
+    return [solution(env, task, tools) for task in tasks if (await env.replay(task)).success]
 
 
-def _solution(env: Env, task: Task, tools: bool) -> Solution:
+def solution(env: Env, task: Task, tools: bool) -> Solution:
+    """The reference, not replayed."""
     offered = env.open(task.world, task, tools=True).tools if tools else ()
     return Solution(messages=env.solution(task, tools=tools), tools=offered)
 

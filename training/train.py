@@ -23,6 +23,7 @@ from training import checkpoint, ranks
 from training.checkpoint import Checkpoint
 from training.collect import collect, summary
 from training.config import TrainSettings
+from training.demonstrate import demonstrations
 from training.engine import Engines
 from training.groups import Feed, Ledger, task_order
 from training.sft import fine_tune, first_of_each, solutions
@@ -101,7 +102,7 @@ def _grpo(
     parent, folder = checkpoint.required(job.checkpoints, version), resolve(job.policy)
     if version and parent.on is None:
         raise UsageError(OTHER_METHOD.format("grpo", "sft"))
-    reference = checkpoint.layers(job.checkpoints, 0)
+    reference, tools = checkpoint.layers(job.checkpoints, 0), job.settings.collect.tools
     engine = engines.any(folder, spec=job.policy)  # `train_iteration` loads the trainer's weights first of all
     own = job.checkpoints / str(version) if parent.on is not None and parent.weights else None
     update = Job(
@@ -123,6 +124,7 @@ def _grpo(
         seed=job.seed,
         ledger=ledger,
         report=report,
+        demonstrate=demonstrations(job.env, folder, tools=tools) if job.settings.grpo.demonstrate else None,
     )
     last, figures = train_iteration(update, feed, engine)
     counts = summary(feed.outcomes) | figures
