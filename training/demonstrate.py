@@ -2,8 +2,9 @@
 
 Rewards teach nothing there, however often the task is sampled: what the policy never writes can't be rewarded. Its
 reference is known, and passed on replay before the task was admitted, so it stands for one member of the group and gets
-the group's only reward (LUFFY, arXiv 2504.14945, mixes off-policy traces into groups for the same reason). Nobody
-sampled it: its ratio is taken to the trainer's own probabilities, which makes it 1 at the step it is used in.
+the group's only reward; the rollouts that failed count in the baseline and are not trained on. That is supervised
+learning on what is still too hard and RL on the rest, in one step (as in ReLIFT, arXiv 2506.07527). Nobody sampled the
+reference: its ratio is taken to the trainer's own probabilities, which makes it 1 at the step it is used in.
 """
 
 from __future__ import annotations

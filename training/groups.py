@@ -68,9 +68,10 @@ class Group:
         return {1.0: "solved", 0.0: "failed"}.get(scores[0], "equal")
 
     def shown(self, row: Row) -> Group:
-        """With a solution in the place of the last scored rollout."""
+        """With a solution in the place of the last scored rollout; of the others the score counts, not a token."""
         last = max(at for at, member in enumerate(self.members) if member.score is not None)
-        return replace(self, members=[*self.members[:last], Member(row=row, score=1.0), *self.members[last + 1 :]])
+        unread = [replace(member, row=None) for member in self.members]
+        return replace(self, members=[*unread[:last], Member(row=row, score=1.0), *unread[last + 1 :]])
 
 
 @dataclass(kw_only=True, slots=True)
