@@ -151,6 +151,32 @@ def test_too_many_steps_in_a_turn_end_the_episode(bfcl: Bfcl) -> None:
     assert run(go()) == (21, 0.0)
 
 
+@pytest.mark.parametrize(("steps", "over"), [(20, False), (21, True)])
+def test_an_episode_ended_by_force_in_its_last_turn_is_graded(bfcl: Bfcl, steps: int, over: bool) -> None:
+    """The package fails such an entry only where turns are missing in what it kept of the model's answers."""
+    task = official(bfcl, "multi_turn_base", FILES)
+    *before, last = [calls_of(task, at) for at in range(len(task.user_turns))]
+
+    async def go() -> tuple[bool, Any]:
+        opened = session(bfcl, FILES, task)
+        await opened.start()
+        for calls in before:
+            await opened.act(message(*calls))
+            await opened.act(REPLY)
+        for calls in [last, *[[("pwd", {})]] * (steps - 1)]:
+            done = (await opened.act(message(*calls))).done
+        if not done:
+            await opened.act(REPLY)
+        outcome = await opened.evaluate()
+        await opened.close()
+        return done, outcome
+
+    done, outcome = run(go())
+    assert (done, outcome.score) == (over, 1.0)
+    assert outcome.marks == {"official": 1.0, "strict": 1.0}
+    assert ("too many steps" in outcome.detail) == over
+
+
 def test_long_context_is_long(bfcl: Bfcl) -> None:
     async def listing(world: str) -> int:
         opened = session(bfcl, world)
