@@ -192,7 +192,8 @@ async def _retried(send: Callable[[], Awaitable[Any]], settings: ModelSettings) 
                 return await send()
         except Exception as error:
             if why := _unreadable(error):
-                return AIMessage("", invalid_tool_calls=[InvalidToolCall(name=None, args=None, id=None, error=why)])
+                bad = InvalidToolCall(type="invalid_tool_call", id=None, name=None, args=None, error=why)
+                return AIMessage("", invalid_tool_calls=[bad])
             if not _passing(error):
                 raise _refusal(error) from error
             pause = _retry_after(error) or BACKOFF_S * 2 ** (attempt - 1)
