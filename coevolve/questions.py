@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from store.errors import CoevolveError, UsageError
 from store.rows import Phase, Snapshot
 
 Result = tuple[Any, Any]
+STUDIO = "studio"
+"""No environment, but installed like one."""
+NAMED = 3
+"""Suites of an environment that are named in a terminal."""
 
 
 def round_report(place: Workspace, run: RunFolder) -> Result:
@@ -106,6 +111,7 @@ def rebuild_command(*, workspace: str | None, **_: Any) -> tuple[Any, Any, list[
 
 
 def env_list_command() -> Result:
+    """Of the suites, a terminal is told how many there are and some names."""
     table = Table(columns=["name", "version", "worlds", "seed_tasks", "suites"], rows=[])
     for name in registry.names():
         if not registry.installed(name):
@@ -114,11 +120,22 @@ def env_list_command() -> Result:
         env = registry.get(name)
         suites = {suite: len(tasks) for suite, tasks in env.suites().items()}
         table.rows.append((name, env.version, len(env.worlds("train")), len(env.seed_tasks()), suites))
-    return table, table
+    shown = Table(columns=table.columns, rows=[(*row, suites and _brief(suites)) for *row, suites in table.rows])
+    needed = ", ".join([*(venv.name for venv in registry.venvs()), STUDIO])
+    return table, [shown, f"`coevolve env install NAME` installs what these need: {needed}"]
+
+
+def _brief(suites: Mapping[str, int]) -> str:
+    """How many suites there are, and the first names with their tasks."""
+    named = [f"{name} {tasks}" for name, tasks in list(suites.items())[:NAMED]]
+    return f"{len(suites)}: {', '.join(named)}{', ... (all: --json)' if len(suites) > NAMED else ''}"
 
 
 def env_install_command(name: str, root: str | None, data: str | None) -> str:
-    if name == "studio":
+    if name not in (*registry.names(), STUDIO):
+        known = ", ".join([*registry.names(), STUDIO])
+        raise UsageError(f"env install {name!r}: there is nothing of that name; choose from {known}")
+    if name == STUDIO:
         from coevolve.studio.place import VENV
 
         if root is not None or data is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from envs.errors import InfraError
 from envs.protocols import Env, Outcome, Report
 from envs.rollout import said
+from store.errors import CoevolveError
 from store.rows import Step, Task, Trajectory
 
 Recall = Callable[[Sequence[str]], Mapping[str, Sequence[Step]]]
@@ -32,14 +33,21 @@ class Again:
 async def rescore(
     env: Env, tasks: Iterable[Task], rows: Sequence[Trajectory], recall: Recall, *, tools: bool, report: Report
 ) -> list[Again]:
-    """Play each row of these tasks again. InfraError where the machine fails: nothing is known of that rollout then."""
+    """Play each row of these tasks again. InfraError where the machine fails: nothing is known of that rollout then.
+    CoevolveError for a rollout of which the store has lost a step: without it, it would be another one."""
     known = {task.id: task for task in tasks}
     found: list[Again] = []
     for start in range(0, len(rows), CHUNK):
         chunk = rows[start : start + CHUNK]
         steps = recall([row.id for row in chunk])
         for row in chunk:
-            outcome = await _play(env, known[row.task_id or ""], steps.get(row.id, ()), tools)
+            made = steps.get(row.id, ())
+            if len(made) != row.steps:
+                raise CoevolveError(
+                    f"--rescore: the store has {len(made)} of the {row.steps} steps of rollout {row.id}; `coevolve db "
+                    "check` tells what is lost"
+                )
+            outcome = await _play(env, known[row.task_id or ""], made, tools)
             found.append(Again(row=row, outcome=outcome))
         report("rescore", start + len(chunk), len(rows))
     return found

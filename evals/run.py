@@ -19,6 +19,7 @@ from evals.metrics import interval
 from store.rows import SUCCESS, Row, Score, Step, Task, Trajectory
 
 MAX_ATTEMPTS = 2
+"""Of a rollout that the machine fails, in one call; the next call tries again, for the machine may be well by then."""
 
 
 class EvalSettings(BaseModel):
@@ -60,17 +61,19 @@ async def evaluate(
     rollouts = indices(k)
     final = selected(tasks, k, done)
     tried = Counter((row.task_id, row.k) for row in done)
+    errors = [row.error for row in done if row.outcome == "infra"]
     jobs = [
         Job(task=task, k=i, seed=sampling_seed(seed, t, task.id, i), attempt=tried[task.id, i])
         for task in tasks
         for i in rollouts
-        if (task.id, i) not in final and tried[task.id, i] < MAX_ATTEMPTS
+        if (task.id, i) not in final
     ]
     for start in range(0, len(jobs), policy.batch):
         report(f"eval {name}", start, len(jobs))
+        batch = jobs[start : start + policy.batch]
         played = await play(
             env,
-            jobs[start : start + policy.batch],
+            batch,
             policy,
             run=run,
             t=t,
@@ -80,15 +83,16 @@ async def evaluate(
             max_tokens=max_tokens,
             tools=tools,
             deadline_s=deadline_s,
-            max_attempts=MAX_ATTEMPTS,
+            max_attempts=MAX_ATTEMPTS + max(job.attempt for job in batch),
         )
         append([row for trajectory, steps in played for row in _rows(trajectory, steps)])
+        errors += [row.error for row, _ in played if row.outcome == "infra"]
         final |= {(row.task_id, row.k): row for row, _ in played if row.outcome != "infra"}
     report(f"eval {name}", len(jobs), len(jobs))
     if 2 * len(final) < len(tasks) * k:
         raise InfraError(
-            f"suite {name}: only {len(final)} of {len(tasks) * k} rollouts could be scored; "
-            "see `select error from trajectory where outcome = 'infra'`"
+            f"suite {name}: only {len(final)} of {len(tasks) * k} rollouts could be scored; the last that failed: "
+            f"{errors[-1] if errors else 'unknown'} (`select error from trajectory where outcome = 'infra'`)"
         )
     return list(final.values())
 

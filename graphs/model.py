@@ -19,12 +19,12 @@ from typing import Any, Protocol
 
 import msgspec
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 from langchain_core.runnables import Runnable
 
 from envs import registry
 from envs.errors import InfraError
-from graphs.replies import plain
+from envs.plain import plain
 from graphs.settings import ModelSettings
 from graphs.state import Call
 from store.errors import CoevolveError, UsageError
@@ -191,6 +191,9 @@ async def _retried(send: Callable[[], Awaitable[Any]], settings: ModelSettings) 
             async with asyncio.timeout(min(settings.timeout_s, end - time.monotonic())):
                 return await send()
         except Exception as error:
+            if why := _unreadable(error):
+                bad = InvalidToolCall(type="invalid_tool_call", id=None, name=None, args=None, error=why)
+                return AIMessage("", invalid_tool_calls=[bad])
             if not _passing(error):
                 raise _refusal(error) from error
             pause = _retry_after(error) or BACKOFF_S * 2 ** (attempt - 1)
@@ -213,6 +216,18 @@ def _warn(text: str, pause: float) -> None:
     if text not in _said:
         _said[text] = now + pause
         log.warning("%s", text)
+
+
+def _unreadable(error: BaseException | None) -> str | None:
+    """How Python's JSON reader failed over arguments that the model wrote: litellm takes that for a server's fault, and
+    it is the model's own. None: it is something else."""
+    while error is not None:
+        words = str(error)
+        deep = isinstance(error, RecursionError) and "decoding a JSON" in words
+        if deep or (type(error) is ValueError and words.startswith("Exceeds the limit")):
+            return words
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _passing(error: Exception) -> bool:

@@ -7,18 +7,16 @@ takes the safe way (a plain context, no tasks, a rejected candidate).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Annotated, Any, Protocol, TypedDict, TypeVar
 
 import msgspec
 
+from envs.plain import plain
 from graphs.state import DraftJson
 from store.rows import Json
 
 MAX_REPLY = 20_000
 """Characters of a reply that is read at all."""
-MAX_DEPTH = 50
-"""Nesting of a reply's JSON that is read; checkpoints and rows hold no more than some hundred levels."""
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n\s*```\s*\Z", re.DOTALL)
 
 Line = Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
@@ -178,25 +176,6 @@ def _decode(text: str, shape: Any) -> Any:
         raise ValueError("the JSON is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"not the JSON object that was asked for: {error}") from None
-
-
-def plain(value: Json) -> Json:
-    """The JSON value itself, if checkpoints and rows can hold it: ValueError for integers over 64 bits, and for what is
-    nested more than `MAX_DEPTH` deep."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        if any(isinstance(item, int) and not -(2**63) <= item < 2**63 for item in level):
-            raise ValueError("a whole number in it does not fit 64 bits")
-        level = [inner for item in level for inner in _children(item)]
-        if not level:
-            return value
-    raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
-
-
-def _children(value: Json) -> Iterable[Json]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _convert(value: Json, shape: Any) -> None:

@@ -110,6 +110,26 @@ def test_a_hidden_function_runs_officially_and_is_refused_strictly(bfcl: Bfcl) -
     assert "is not defined" not in run(go("multi_turn_miss_func"))
 
 
+def test_calling_a_hidden_function_fails_strictly_only_where_it_ran(bfcl: Bfcl) -> None:
+    """In a turn with work to do: refused, it is an error like any other, and the turn is done all the same."""
+    world = "multi_turn_miss_func_0"
+    (name, *_) = entry(bfcl, world).hidden
+
+    async def go(suite: str) -> Any:
+        task = official(bfcl, suite, world)
+        opened = session(bfcl, world, task)
+        await opened.start()
+        await opened.act(message((name, {"file_name": "nothing"})))
+        for at in range(len(task.user_turns)):
+            if calls := calls_of(task, at):
+                await opened.act(message(*calls))
+            await opened.act(REPLY)
+        return (await opened.evaluate()).marks
+
+    assert run(go("multi_turn_miss_func_strict")) == {"official": 1.0, "strict": 1.0}
+    assert run(go("multi_turn_miss_func")) == {"official": 1.0, "strict": 0.0}
+
+
 @pytest.mark.parametrize("category", ["miss_func", "miss_param"])
 def test_a_call_in_a_turn_to_abstain_from_fails_strictly_alone(bfcl: Bfcl, category: str) -> None:
     world = f"multi_turn_{category}_0"
@@ -149,6 +169,32 @@ def test_too_many_steps_in_a_turn_end_the_episode(bfcl: Bfcl) -> None:
         return steps, (await opened.evaluate()).score
 
     assert run(go()) == (21, 0.0)
+
+
+@pytest.mark.parametrize(("steps", "over"), [(20, False), (21, True)])
+def test_an_episode_ended_by_force_in_its_last_turn_is_graded(bfcl: Bfcl, steps: int, over: bool) -> None:
+    """The package fails such an entry only where turns are missing in what it kept of the model's answers."""
+    task = official(bfcl, "multi_turn_base", FILES)
+    *before, last = [calls_of(task, at) for at in range(len(task.user_turns))]
+
+    async def go() -> tuple[bool, Any]:
+        opened = session(bfcl, FILES, task)
+        await opened.start()
+        for calls in before:
+            await opened.act(message(*calls))
+            await opened.act(REPLY)
+        for calls in [last, *[[("pwd", {})]] * (steps - 1)]:
+            done = (await opened.act(message(*calls))).done
+        if not done:
+            await opened.act(REPLY)
+        outcome = await opened.evaluate()
+        await opened.close()
+        return done, outcome
+
+    done, outcome = run(go())
+    assert (done, outcome.score) == (over, 1.0)
+    assert outcome.marks == {"official": 1.0, "strict": 1.0}
+    assert ("too many steps" in outcome.detail) == over
 
 
 def test_long_context_is_long(bfcl: Bfcl) -> None:

@@ -35,7 +35,18 @@ def test_what_is_not_installed_is_listed_with_its_fix(tmp_path: Path, monkeypatc
 def test_an_unknown_environment_cannot_be_installed() -> None:
     refused = coevolve("env", "install", "nothing")
     assert refused.code == 2
-    assert "choose from appworld, bfcl, text2sql" in refused.err
+    assert "choose from appworld, bfcl, text2sql, studio" in refused.err
+
+
+def test_the_list_is_read_in_a_terminal(bfcl: Bfcl) -> None:
+    listed = coevolve("env", "list").out
+    (row,) = [line for line in listed.splitlines() if line.startswith("bfcl ")]
+    suites = len(bfcl.suites())
+    assert row.endswith(
+        f"{suites}: multi_turn_base 200, multi_turn_base_train 100, multi_turn_base_test 100, ... (all: --json)"
+    )
+    assert max(map(len, listed.splitlines())) < 140
+    assert "appworld, bfcl, studio" in listed.splitlines()[-1]
 
 
 def test_a_split_is_no_folder(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from envs.errors import InfraError
 from envs.rollout import Job, Played, play
 from evals.rescore import Again, rescore
+from store.errors import CoevolveError
 from store.rows import Step
 from tests.fakes import EchoEnv, ScriptedPolicy, echo, last_user
 
@@ -45,6 +46,16 @@ def test_the_same_actions_score_the_same_and_others_otherwise() -> None:
     assert [each.changed for each in found] == [False, True, False]
     assert found[1].outcome.score == 0.0
     assert {session.closed for session in env.sessions} == {True}
+
+
+def test_a_rollout_that_lost_a_step_is_not_graded_without_it() -> None:
+    env = EchoEnv(words=("ping", "two", "three"), turns=2)
+    rows = played(env)
+    steps = {row.id: made for row, made in rows}
+    row = rows[1][0]
+    steps[row.id] = steps[row.id][1:]
+    with pytest.raises(CoevolveError, match=f"{row.steps - 1} of the {row.steps} steps of rollout {row.id}"):
+        again(env, rows, steps)
 
 
 def test_a_lost_session_is_no_score() -> None:

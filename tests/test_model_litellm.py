@@ -144,6 +144,17 @@ def test_malformed_arguments_become_a_call_with_the_parse_error() -> None:
     assert '{"sql": ' in (got.calls[0]["error"] or "")
 
 
+@pytest.mark.parametrize("arguments", ['{"a":' * 3000 + "1" + "}" * 3000, '{"a": 1' + "0" * 5000 + "}"])
+def test_arguments_that_pythons_reader_cannot_take_are_the_models_own_fault(arguments: str) -> None:
+    """litellm raises a server's error for them: the rollout would count for nothing, so to be unreadable would pay."""
+    with serve(tool_call("run_sql", arguments)) as server:
+        got = ask(server, tools=[TOOL])
+        asked = len(server.requests)
+    assert asked == 1
+    assert [one["args"] for one in got.calls] == [{}]
+    assert "could not be read" in (got.calls[0]["error"] or "")
+
+
 def test_the_budget_stops_the_next_call() -> None:
     budget = Budget(max_tokens=150)
     with serve(reply("hi")) as server:

@@ -194,6 +194,7 @@ def test_tools_lead_from_the_schema_to_the_answer() -> None:
         (call("run_sql", sql="SELECT nope FROM shop"), "no such column: nope"),
         (call("submit_sql", sql="SELECT nope FROM shop"), "submit a statement that runs"),
         ({"id": "c1", "name": "run_sql", "args": '{"sql": '}, "the arguments are no JSON"),
+        ({"id": "c1", "name": "run_sql", "args": '{"sql": ' * 9999}, "the arguments are no JSON"),
         ({"id": "c1", "name": "run_sql", "args": [1]}, "run_sql takes the argument sql"),
         ("nonsense", "there is no tool None"),
     ],

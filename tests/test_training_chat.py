@@ -149,3 +149,11 @@ def test_no_calls_are_read_where_no_tools_were_offered() -> None:
     message = assistant_message(TOKENIZER, ids, tools=False)
     assert "tool_calls" not in message
     assert message[TOKEN_IDS] == ids
+
+
+@pytest.mark.parametrize("depth", [51, 900, 3000, 100_000])
+def test_a_call_nested_beyond_reading_is_left_out(depth: int) -> None:
+    """Whatever the template or a row would do with it: what one rollout says must not raise for its whole batch."""
+    call = '<tool_call>{"name": "ls", "arguments": {"a": ' + "[" * depth + "]" * depth + "}}</tool_call>"
+    good = '<tool_call>{"name": "pwd", "arguments": {}}</tool_call>'
+    assert [each["name"] for each in tool_calls(call + good)] == ["pwd"]

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from jinja2 import TemplateError
 
+from envs.plain import shallow
 from envs.protocols import Message
 from store.errors import UsageError
 from store.rows import Json
@@ -280,8 +281,8 @@ def tool_calls(text: str) -> list[Json]:
     calls: list[Json] = []
     for match in _CALL.finditer(text):
         try:
-            call = msgspec.json.decode(match[1].strip().encode(), type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeError):
+            call = shallow(msgspec.json.decode(match[1].strip().encode(), type=dict[str, Any]))
+        except (ValueError, RecursionError):
             continue
         name, args = call.get("name"), call.get("arguments", {})
         if isinstance(name, str) and isinstance(args, dict):

@@ -41,7 +41,7 @@ class BfclSession:
         self._hidden = entry.hidden if task and task.expected["grading"] != "task" else {}
         self._turn = 0
         self._over = ""
-        """Why the episode ended before its turns did."""
+        """Why the episode ended, if not by the actor's last word."""
         self._found: Json = None
         """The verdicts, once the last turn is over."""
         opening: dict[str, Any] = {"world": entry.id, "grading": "task"}
@@ -67,7 +67,10 @@ class BfclSession:
         return Observation(messages=answers, done=False, failed=any(failed for _, failed in shown))
 
     async def evaluate(self) -> Outcome:
-        """1 or 0 by the task's grading; `detail` has the verdicts of both official and strict grading."""
+        """1 or 0 by the task's grading; `detail` has the verdicts of both official and strict grading.
+
+        An episode that ended before its turns did fails, since those are not graded. One that ended by force in its
+        last turn is graded as it stands, as the package does."""
         if self._task is None:
             return Outcome(kind="scored", detail="no task, no score")
         try:
@@ -77,8 +80,8 @@ class BfclSession:
         if found["digests"] != self._task.expected["turns"]:
             return Outcome(kind="invalid", detail="the reference no longer reaches what was recorded")
         strict = self._task.expected["grading"] == "strict"
-        score = float(found["strict" if strict else "official"] and not self._over)
-        marks = {name: float(found[name] and not self._over) for name in ("official", "strict")}
+        score = float(found["strict" if strict else "official"])
+        marks = {name: float(found[name]) for name in ("official", "strict")}
         return Outcome(kind="scored", score=score, detail=self._detail(found), marks=marks)
 
     async def close(self) -> None:

@@ -247,7 +247,7 @@ def rows_of(observation: str) -> tuple[list[str], list[list[Any]]] | None:
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return None
 
 

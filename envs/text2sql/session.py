@@ -262,7 +262,7 @@ def _arguments(tool: str, args: Json) -> dict[str, str]:
     if isinstance(args, str):
         try:
             args = msgspec.json.decode(args or "{}")
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise _Refused(f"the arguments are no JSON: {error}") from error
     args = {} if args is None else args
     if not isinstance(args, dict) or set(args) != set(wanted):

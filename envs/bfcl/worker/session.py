@@ -35,7 +35,7 @@ class Session:
         self.steps = 0
         self.responses: list[str] = []
         self.peeked = False
-        """A hidden function was called."""
+        """A hidden function was called, and ran."""
         self.forced = False
         """A turn took more steps than are allowed."""
         self.verdicts: list[Json] = []
@@ -59,8 +59,9 @@ class Session:
             return ERROR + call["refused"], True
         name = call.get("name")
         out_of_sight = isinstance(name, str) and self.hidden.get(name, 0) > self.turn
-        self.peeked = self.peeked or out_of_sight
-        if (out_of_sight and self.grading != "official") or (self.tools and name not in self.tools):
+        refused = out_of_sight and self.grading != "official"
+        self.peeked = self.peeked or (out_of_sight and not refused)
+        if refused or (self.tools and name not in self.tools):
             name = str(name)
             return f"{ERROR}name {name[:64]!r} is not defined", True
         return self.mine.call(name, call.get("args"), coerce=self.grading == "task")
