@@ -62,7 +62,7 @@ class StopSettings(BaseModel):
     rounds: int = Field(default=3, ge=2)
     """Rounds that plateau, saturation, overfitting and cost look back over."""
     gain: float = Field(default=0.5, ge=0)
-    """Points of the first suite; a plateau gains fewer on average over the rounds, and its interval contains 0."""
+    """Points of the first suite; a plateau gains fewer over all these rounds together, and its interval contains 0."""
     saturation: float = Field(default=1.0, ge=0)
     """Per cent; D is saturated when neither difficulty nor diversity has grown by so much over the rounds."""
     seconds: float | None = Field(default=None, gt=0)

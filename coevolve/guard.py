@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 RULE = "guard"
 LEVEL = 0.9
 """Two-sided; each of its bounds is a one-sided 95 % bound."""
+OVERFITTED = "shifted"
+"""The suite that falls where a policy learns its training worlds by heart."""
 
 
 class Paused(CoevolveError):
@@ -106,20 +108,21 @@ def _decide(loop: Loop, t: int, earlier: Decision | None) -> Decision:
     number = earlier.number + 1 if earlier else 0
     target = best(loop, t)
     found = {} if target is None else _gains(loop, target, t + 1)
-    fallen = _fallen(found, loop.settings.eval.suites[0])
+    fallen, left = _fallen(found, loop.settings.eval.suites[0])
+    said = ", ".join(_words(name, found[name]) for name in [*fallen, *left])
+    held = f"{said}, {loop.settings.eval.suites[0]} rose: overfitting, which is a stop rule's matter" if left else ""
     row = Decision(
         run=loop.run.id,
         t=t,
         rule=RULE,
         number=number,
         action="go_on",
-        reason=f"no suite fell below version {target}" if found else "nothing to compare with",
+        reason=held or (f"no suite fell below version {target}" if found else "nothing to compare with"),
         figures={"best": target, "gains": found},
         decided_at=time.time(),
     )
     if target is None or not fallen:
         return row
-    said = ", ".join(_words(name, found[name]) for name in fallen)
     action = loop.settings.guard.on_drop
     again = decided(loop.store, loop.run.id, t - 1)
     if earlier is None and action == "rollback" and again and again.version == target:
@@ -138,10 +141,12 @@ def _gains(loop: Loop, before: int, after: int) -> dict[str, Any]:
     }
 
 
-def _fallen(found: dict[str, Any], first: str) -> list[str]:
-    """Suites below the best version. Where the first has risen meanwhile, that is overfitting: a stop rule's matter."""
+def _fallen(found: dict[str, Any], first: str) -> tuple[list[str], list[str]]:
+    """Suites below the best version: (the guard's matter, left to the stop rule `overfitting`). `shifted` is left to
+    that rule where it alone fell and the first suite rose."""
     down = [name for name, one in found.items() if one["high"] < 0]
-    return [] if first not in down and first in found and found[first]["low"] > 0 else down
+    overfitted = down == [OVERFITTED] and first in found and found[first]["low"] > 0
+    return ([], down) if overfitted else (down, [])
 
 
 def _words(name: str, one: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ One JSON object a line: {"world": "shop", "user_turns": ["..."], "reference": "S
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from coevolve import indices
 from coevolve.loop import Loop
 from envs.protocols import Env
+from graphs.replies import plain
 from store.errors import UsageError
 from store.rows import Candidate, Exploration, Json, content_id
 
@@ -29,7 +31,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def read(path: Path, env: Env) -> list[Proposal]:
     """The proposals of a file. UsageError names file, line and field of the first that is none; none is taken then."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     except OSError as error:
         raise UsageError(f"outside tasks: {path}: {error.strerror}; name a file that can be read") from None
     worlds = {world.id for world in env.worlds("train")}
@@ -45,6 +47,10 @@ def _proposal(path: Path, number: int, line: bytes, worlds: set[str]) -> Proposa
         found = msgspec.json.decode(line, type=Proposal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{where}: {error}; correct that line, nothing of the file was taken") from None
+    try:
+        plain(found.reference)
+    except ValueError as error:
+        raise UsageError(f"{where}: reference: {error}; correct that line, nothing of the file was taken") from None
     if found.world not in worlds:
         known = ", ".join(sorted(worlds))
         raise UsageError(f"{where}: world = {found.world!r} is no world to train on; use one of {known}")

@@ -123,7 +123,8 @@ def _read(store: Store, run: RunFolder, sheet: str, rater: str | None) -> int:
     name = str(rater).strip()
     try:
         with Path(sheet).open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file)
+            table = csv.DictReader(file, delimiter=_delimiter(file.readline()), strict=True)
+            file.seek(0)
             if missing := [column for column in ("candidate", "adopt") if column not in (table.fieldnames or [])]:
                 raise UsageError(f"--read: {sheet} has no column {missing[0]!r}; write a sheet with --sample")
             lines = [(table.line_num, line) for line in table]
@@ -159,6 +160,11 @@ def _read(store: Store, run: RunFolder, sheet: str, rater: str | None) -> int:
     store.append(list(ratings.values()))
     store.ingest()
     return len(ratings)
+
+
+def _delimiter(header: str) -> str:
+    """Spreadsheets write semicolons where a comma is the decimal mark, or tabs."""
+    return max(",;\t", key=header.count)
 
 
 def _adopt(text: str, where: str) -> bool:

@@ -4,7 +4,7 @@
     cost          a point of the first suite costs more than `stop.dollars_per_point`
     overfitting   the first suite rose over the last rounds, the suite `shifted` fell
     saturation    neither difficulty nor diversity of D grows any more, nor does the first suite
-    plateau       the first suite gains less than `stop.gain` points a round, and the interval contains 0
+    plateau       the first suite gained less than `stop.gain` points over the last rounds, and the interval contains 0
 
 Before one of the last two ends a run, it tries the stagnation breakers, one a round: `inject` a file of outside tasks,
 `novelty` (unguided exploration, and tasks of new structures first), `revisit` (tasks out of the pass-rate band are
@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 BREAKER = "breaker"
 BREAKERS = ("inject", "novelty", "revisit")
-OVERFITTED = "shifted"
-"""The suite that falls where a policy learns its training worlds by heart."""
 STAGNANT = ("saturation", "plateau")
 
 Found = tuple[str, str, dict[str, Json]]
@@ -127,13 +125,13 @@ def _cost(loop: Loop, t: int, gain: Estimate) -> Found | None:
 
 def _overfitting(loop: Loop, t: int, gain: Estimate) -> Found | None:
     first = loop.settings.eval.suites[0]
-    if OVERFITTED not in loop.settings.eval.suites[1:] or gain.low <= 0:
+    if guard.OVERFITTED not in loop.settings.eval.suites[1:] or gain.low <= 0:
         return None
-    other = guard.gain(loop, t + 1 - loop.settings.stop.rounds, t + 1, OVERFITTED)
+    other = guard.gain(loop, t + 1 - loop.settings.stop.rounds, t + 1, guard.OVERFITTED)
     if other is None or other.high >= 0:
         return None
-    reason = f"{first} rose by {100 * gain.value:.1f} points and {OVERFITTED} fell by {-100 * other.value:.1f}"
-    return "overfitting", reason, {first: _estimate(gain), OVERFITTED: _estimate(other)}
+    reason = f"{first} rose by {100 * gain.value:.1f} points and {guard.OVERFITTED} fell by {-100 * other.value:.1f}"
+    return "overfitting", reason, {first: _estimate(gain), guard.OVERFITTED: _estimate(other)}
 
 
 def _saturation(loop: Loop, t: int, gain: Estimate) -> Found | None:

@@ -176,6 +176,9 @@ def _items(file: BinaryIO) -> Iterator[Record | Fault]:
 def _parquet(path: Path) -> Iterator[Record | Fault]:
     number = 0
     with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"data set: {path} has more than one column {twice[0]!r}; rename or remove the others")
         for batch in file.iter_batches(batch_size=BATCH):
             for at in range(batch.num_rows):
                 number += 1
@@ -183,6 +186,8 @@ def _parquet(path: Path) -> Iterator[Record | Fault]:
                     (value,) = batch.slice(at, 1).to_pylist()
                 except UnicodeDecodeError as error:
                     yield Fault(place=f"row {number}", words=_not_utf8(error))
+                except (ValueError, OverflowError) as error:
+                    yield Fault(place=f"row {number}", words=f"a value that can't be read: {error}")
                 else:
                     yield Record(place=f"row {number}", value=value)
 
@@ -200,7 +205,9 @@ def check_pair(source: Path, target: Path) -> None:
 def writing(target: Path, draft: Path, *, like: Path, more: Sequence[tuple[str, Json]] = ()) -> Iterator[Put]:
     """Writes records to `draft`, which becomes `target` when the block ends; if it raises, nothing is left.
 
-    `like` is the file that they come from: Parquet keeps its columns and gets those of `more`, as (name, a value).
+    `like` is the file that they come from: Parquet keeps its columns and gets those of `more`, as (name, a value), in
+    place of columns of the same name.
+
     OSError if the disk does not take it.
     """
     try:
@@ -242,7 +249,8 @@ def _text(value: Json) -> str:
 def _parquet_writer(draft: Path, like: Path, more: Sequence[tuple[str, Json]]) -> Iterator[Put]:
     schema = pq.read_schema(like)
     for name, value in more:
-        schema = schema.append(pa.field(name, pa.scalar(value).type))
+        field, at = pa.field(name, pa.scalar(value).type), schema.get_field_index(name)
+        schema = schema.append(field) if at < 0 else schema.set(at, field)
     if more:
         kept = {key: text for key, text in (schema.metadata or {}).items() if key not in (b"huggingface", b"pandas")}
         schema = schema.with_metadata(kept)  # they describe columns, and would now be wrong

@@ -188,7 +188,7 @@ def _name(record: dict[str, Any]) -> str | None:
     if name is None:
         return None
     if not isinstance(name, str | int) or isinstance(name, bool):
-        raise _Bad(f"id: {_shown(name)} is no text and no number")
+        raise _Bad(f"id: {_shown(name)} is no text and no whole number")
     return str(name)
 
 

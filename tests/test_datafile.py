@@ -151,6 +151,24 @@ def test_parquet_gets_further_columns(tmp_path: Path) -> None:
     assert values(target) == [{"a": 1, "why": "x", "n": 2}]
 
 
+def test_a_further_column_takes_the_place_of_one_of_its_name(tmp_path: Path) -> None:
+    source, target = parquet(tmp_path / "in.parquet", [{"why": 3, "a": 1}]), tmp_path / "out.parquet"
+    write(target, [{"why": "x", "a": 1}], like=source, more=[("why", "")])
+    assert pq.read_schema(target).names == ["why", "a"]
+    assert values(target) == [{"why": "x", "a": 1}]
+
+
+def test_two_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match="more than one column 'a'; rename"):
+        list(read(tmp_path / "a.parquet"))
+
+
+def test_a_parquet_date_beyond_the_calendar_is_told_by_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": pa.array([0, -(10**6)], pa.date32())}), tmp_path / "a.parquet")
+    assert faults(tmp_path / "a.parquet") == ["row 2: a value that can't be read: date value out of range"]
+
+
 def test_what_is_no_parquet_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("PAR1 and then nothing")
     with pytest.raises(UsageError, match="is no whole Parquet file"):

@@ -87,6 +87,23 @@ def test_gold_up_and_shifted_down_is_not_the_guards_matter(loop: Loop) -> None:
     assert not guard.fell(loop, 1)
 
 
+def test_what_is_left_to_the_stop_rule_is_said(loop: Loop) -> None:
+    played(loop, 2, gold=39, shifted=5)
+    guard.fell(loop, 1)
+    row = the_row(loop, 1)
+    assert row.action == "go_on"
+    assert row.reason == (
+        "shifted fell by 37.5 points (at least 25.0, 40 items), gold rose: overfitting, which is a stop rule's matter"
+    )
+
+
+@pytest.mark.parametrize("fallen", [{"robust": 5}, {"robust": 5, "shifted": 5}])
+def test_gold_up_does_not_excuse_a_fall_that_no_stop_rule_looks_at(loop: Loop, fallen: dict[str, int]) -> None:
+    played(loop, 2, gold=39, **fallen)
+    assert guard.fell(loop, 1)
+    assert "robust fell by 37.5 points" in the_row(loop, 1).reason
+
+
 def test_a_fall_within_chance_is_none(loop: Loop) -> None:
     played(loop, 2, gold=28)
     assert not guard.fell(loop, 1), "2 of 40 items: the upper bound touches 0 in more than 5 % of the resamples"

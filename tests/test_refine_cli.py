@@ -124,6 +124,16 @@ def test_parquet_with_provenance(work: Path, tmp_path: Path) -> None:
     assert second["refine_error"] == "empty: response 1 of the sample is empty"
 
 
+def test_what_was_refined_with_provenance_is_refined_again(work: Path, tmp_path: Path) -> None:
+    """Its columns were in the new file twice, which Parquet refused once all calls were made."""
+    pq.write_table(pa.table({"instruction": ["a"], "output": ["b"]}), tmp_path / "in.parquet")
+    assert run(work, tmp_path / "in.parquet", *mode("edit"), "--provenance", out="once.parquet").code == 0
+    done = run(work, tmp_path / "once.parquet", *mode("edit"), "--provenance", out="twice.parquet")
+    assert done.code == 0, done.err
+    (row,) = pq.read_table(tmp_path / "twice.parquet").to_pylist()
+    assert (row["output"], row["refine_job"]) == ("b!!", "d002")
+
+
 def test_samples_that_failed_are_unchanged_and_listed(work: Path, tmp_path: Path) -> None:
     records = [{"instruction": "a", "output": text} for text in ("x", "", "y" * 800_000)]
     source = tmp_path / "in.jsonl"

@@ -151,6 +151,24 @@ def test_a_bad_sheet_is_refused_whole(place: Workspace, tmp_path: Path, lines: A
     assert place.store.rows(Rating) == []
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_sheet_that_a_spreadsheet_saved_is_read(place: Workspace, tmp_path: Path, mark: str) -> None:
+    lines = [["candidate", "question", "adopt"], ["c0", "this, that; or", "Yes"], ["c1", "x", "NO"]]
+    with (tmp_path / "s.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=mark, lineterminator="\r\n").writerows(lines)
+    done = review(place, "--read", tmp_path / "s.csv", "--rater", "anna")
+    assert done.code == 0, done.err
+    assert {row.candidate_id: row.adopt for row in place.store.rows(Rating)} == {"c0": True, "c1": False}
+
+
+def test_a_quote_that_is_not_closed_swallows_no_ratings(place: Workspace, tmp_path: Path) -> None:
+    sheet = tmp_path / "s.csv"
+    sheet.write_text('candidate,question,adopt\nc0,q,yes\nc1,"open,yes\nc2,q,no\n')
+    done = review(place, "--read", sheet, "--rater", "anna")
+    assert (done.code, "unexpected end of data" in done.err) == (2, True), done.err
+    assert place.store.rows(Rating) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

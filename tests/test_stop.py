@@ -12,7 +12,7 @@ import pytest
 
 from coevolve import curves, indices, phases, stop
 from coevolve.config import Settings
-from coevolve.growth import novel_first
+from coevolve.growth import novel_first, room
 from coevolve.loop import Loop
 from coevolve.outside import inject
 from store.errors import UsageError
@@ -161,6 +161,29 @@ def test_a_malformed_line_is_named_and_nothing_of_the_file_is_taken(tmp_path: Pa
     assert loop.store.rows(Candidate) == []
 
 
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("1" * 23, "reference: a whole number in it does not fit 64 bits"),
+        ("[" * 60 + "]" * 60, "nested more than 50 deep"),
+    ],
+)
+def test_a_reference_that_no_row_can_hold_is_named(tmp_path: Path, reference: str, words: str) -> None:
+    """It was taken, and each attempt at it failed as an error of our own."""
+    loop = make_loop(tmp_path / "w")
+    path = outside_file(tmp_path, GOOD, f'{{"world": "room", "user_turns": ["say it"], "reference": {reference}}}')
+    with pytest.raises(UsageError, match=f"line 2: .*{words}"):
+        inject(loop, str(path), 0)
+    assert loop.store.rows(Candidate) == []
+
+
+def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path: Path) -> None:
+    loop = make_loop(tmp_path / "w")
+    path = tmp_path / "outside.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n")
+    assert inject(loop, str(path), 0) == 1
+
+
 def test_a_file_that_went_bad_while_the_run_was_under_way_costs_a_breaker_not_the_run(tmp_path: Path) -> None:
     loop = run_of(tmp_path, [20] * 4, f"stop.inject={tmp_path / 'gone.jsonl'}")
     assert stop.due(loop, 2, 9) is None
@@ -173,6 +196,13 @@ def test_novelty_takes_tasks_of_new_structures_first(tmp_path: Path) -> None:
     loop = make_loop(tmp_path / "w")
     old, new = [replace(loop.env.seed_tasks()[0], structure=structure) for structure in ("_____", "__")]
     assert novel_first([("rare", old), ("rare", new)], loop.env.seed_tasks()) == [("rare", new), ("rare", old)]
+
+
+@pytest.mark.parametrize(
+    ("size", "growth", "count"), [(100, 0.29, 29), (15, 0.2, 3), (30, 0.1, 3), (4, 0.1, 1), (9, 0.3, 2)]
+)
+def test_a_round_has_room_for_its_share_of_the_set(size: int, growth: float, count: int) -> None:
+    assert room(size, growth) == count
 
 
 def test_curves_of_a_round_are_rows(tmp_path: Path) -> None:
