@@ -333,9 +333,11 @@ def eval_command(
     if not (env or policy):
         run = place.run(run_id)
         with opened(place, run, overrides, "eval") as loop:
+            _as_measured(run, loop.settings)
             table, notes = evaluated(loop, suites, policy_version, again=rescore)
+        _note(notes)
         trained = wiring.trainable(loop.settings.policy)
-        return table, [table, *notes, *([f"next: {guide.next_step(place, run)}"] if trained else [])]
+        return table, [table, *([f"next: {guide.next_step(place, run)}"] if trained else [])]
     if run_id or policy_version is not None:
         raise UsageError(
             "--env, --policy: a model is played as it is, without a run; leave --run, --policy-version out"
@@ -345,7 +347,24 @@ def eval_command(
     env_ = registry.get(settings.env)
     with at_work(place, untrained.folder(place, settings, env_, suites), settings, env_, "eval") as loop:
         table, notes = evaluated(loop, suites, 0, again=rescore)
-        return table, [table, *notes, f"kept as run {loop.run.id}; the same command goes on, or tells the same"]
+        _note(notes)
+        return table, [table, f"kept as run {loop.run.id}; the same command goes on, or tells the same"]
+
+
+def _note(notes: Sequence[str]) -> None:
+    """Beside the table: what reads that as JSON has it alone."""
+    for note in notes:
+        sys.stderr.write(f"note: {note}\n")
+
+
+def _as_measured(run: RunFolder, settings: Settings) -> None:
+    """UsageError for settings under which the run's scores would be others: those that are kept would be told."""
+    kept = untrained.how(run_settings(run))
+    for key, new in untrained.how(settings).items():
+        if new != kept[key]:
+            raise UsageError(
+                f"--set {key}={new}: scores of run {run.id} are kept, and measured with {kept[key]!r}; leave it out"
+            )
 
 
 def by_hand(loop: Loop, t: int, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,17 +38,22 @@ def evaluated(loop: Loop, names: Sequence[str], version: int | None, *, again: b
         rows = asyncio.run(evaluate_version(loop, parts, version))
         if any(row.metric != "accuracy" for row in rows):
             columns.insert(2, "metric")
-        return _table(columns, rows), []
+        return _table(columns, rows), list(_missing(loop, parts, version))
     rows, changed = asyncio.run(rescore_version(loop, parts, version))
     columns.insert(2, "metric")
     return _table(columns, rows), [f"{changed} rollouts score otherwise than is stored"]
 
 
-def _table(columns: list[str], rows: Sequence[Score]) -> Table:
-    rows = sorted(
-        rows, key=lambda row: (row.suite, row.metric != "accuracy", row.metric, row.slice != "all", row.slice)
-    )
+def _missing(loop: Loop, parts: Sequence[Part], version: int) -> Iterator[str]:
+    """Of each suite: how many rollouts are in no mean."""
+    for part in parts:
+        wanted = len(part.tasks) * loop.settings.eval.k
+        there = len(selected(part.tasks, loop.settings.eval.k, _played(loop, part.name, version)))
+        if there < wanted:
+            yield f"{part.kept_as}: {wanted - there} of {wanted} rollouts failed by the machine and are in no mean"
 
+
+def _table(columns: list[str], rows: Sequence[Score]) -> Table:
     def order(row: Score) -> tuple[Any, ...]:
         return row.suite, row.metric != "accuracy", row.metric, row.slice != "all", row.slice
 

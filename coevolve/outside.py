@@ -13,7 +13,7 @@ import msgspec
 from coevolve import indices
 from coevolve.loop import Loop
 from envs.protocols import Env
-from graphs.replies import plain
+from envs.plain import plain
 from store.errors import UsageError
 from store.rows import Candidate, Exploration, Json, content_id
 

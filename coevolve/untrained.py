@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from coevolve import wiring
 from coevolve.config import Settings
@@ -40,15 +41,35 @@ def folder(place: Workspace, settings: Settings, env: Env, suites: Sequence[str]
     return run
 
 
+def how(settings: Settings) -> dict[str, Json]:
+    """The settings that a score depends on, by name, beside model, items and seed."""
+    collect, train = settings.train.collect, settings.train
+    return {
+        "train.collect.max_tokens": collect.max_tokens,
+        "train.collect.tools": collect.tools,
+        "train.model.dtype": train.model.dtype,
+        "model.api_base": settings.model.api_base,
+    }
+
+
 def _measured(settings: Settings, env: Env) -> str:
-    collect, model = settings.train.collect, settings.train.model
-    how = [collect.max_tokens, collect.tools, model.dtype, settings.model.api_base]
-    return content_id("eval", settings.env, env.version, settings.policy, _weights(settings), settings.seed, how)
+    means = list(how(settings).values())
+    return content_id("eval", settings.env, env.version, settings.policy, _weights(settings), settings.seed, means)
 
 
 def _weights(settings: Settings) -> Json:
-    """What tells whether the files of a local model are still the same."""
-    if not wiring.trainable(settings.policy):
+    """What tells whether a local model, or that of a vLLM server, is still the same. ServerError if it is silent."""
+    if settings.policy.startswith("vllm:"):
+        from training.serve import attach
+
+        served = attach(settings.policy.removeprefix("vllm:"), lambda name: True, expected="any")
+        return [served.name, served.root, _files(Path(served.root))]
+    return _files(wiring.model_folder(settings)) if wiring.trainable(settings.policy) else None
+
+
+def _files(folder: Path) -> Json:
+    """None where it is not on this machine."""
+    if not folder.is_dir():
         return None
-    files = [(path, path.stat()) for path in sorted(wiring.model_folder(settings).iterdir()) if path.is_file()]
+    files = [(path, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
     return [[path.name, stat.st_size, stat.st_mtime_ns] for path, stat in files]

@@ -24,7 +24,7 @@ from coevolve.workspace import Workspace
 from evals.metrics import Estimate, interval, paired_gain
 
 SUITE = "test"
-ROUNDS = 5
+ROUNDS = 4
 ARMS = {
     "signals": "",
     "none": '[explore]\nsource = "none"\n',
@@ -50,7 +50,8 @@ threads = 1
 batch = 128
 
 [train.collect]
-tasks = 60
+tasks = 80
+rollouts = 4
 temperature = 0.8
 max_tokens = 48
 
