@@ -42,7 +42,7 @@
     if (["signals", "candidates", "number", "tokens", "samples", "responses", "comparisons", "advice"].includes(chart.unit)) value.ticks.precision = 0;
     const label = axis(chart.axis, { stacked: Boolean(chart.stacked) });
     return {
-      animation: false, responsive: true, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
+      animation: false, responsive: true, layout: { padding: { right: 14 } }, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
       interaction: { mode: "index", axis: chart.lying ? "y" : "x", intersect: false },
       scales: chart.lying ? { x: value, y: label } : { x: label, y: value },
       plugins: {
