@@ -128,7 +128,12 @@ def _workspace(place: Workspace) -> Iterator[Finding]:
         return
     yield from _policy(settings.policy)
     yield from _models(settings)
-    found = [problem for problem in repair.problems(place) if not problem.harmless]
+    try:
+        found = [problem for problem in repair.problems(place) if not problem.harmless]
+    except CoevolveError as error:  # of a newer version, kept by another process
+        words, _, fix = str(error).rpartition("; ")
+        yield _finding("fail", "store", words or str(error), fix if words else "coevolve db check")
+        return
     if found:
         yield _finding("fail", "store", f"{len(found)} problems, first: {found[0]}", "coevolve db check")
     else:

@@ -14,6 +14,17 @@ from store.errors import UsageError
 STORIES = 2_500_000
 """Characters of tasks told in full; more are left out and counted, so that the file stays well under 5 MB."""
 
+ROUND = {
+    "t": "iteration",
+    "score": "mean score",
+    "pass_rate": "passed, share",
+    "decided": "candidates",
+    "scores": "held out, %",
+    "seconds": "time, s",
+    "cost": "models, $",
+}
+"""What columns of v_round are called on the page, where that isn't their name."""
+
 
 def report_command(
     *, workspace: str | None, run: str | None, out: str | None, live: bool, port: int, include_protected: bool, **_: Any
@@ -50,6 +61,7 @@ def page(place: Workspace, run: RunFolder, *, stamp: str = "", live: bool = Fals
             "left_out": len(data["stories"]) - len(shown),
             "stands": standing.told(data["standing"]),
             "tiles": _tiles(data),
+            "round_names": ROUND,
             "stamp": stamp,
             "licence": protected.remark(licence, whole=whole) if licence else "",
         },

@@ -8,6 +8,7 @@ from typing import Any
 from coevolve import page, protected
 from coevolve.figures import TEXT, stories
 from coevolve.show import inert
+from coevolve.why import require_in_run
 from coevolve.workspace import RunFolder, Workspace
 from store.db import Store, Table
 from store.errors import UsageError
@@ -72,6 +73,7 @@ def _of_task(store: Store, run: RunFolder, ref: str) -> Data:
     if len(found) != 1:
         what = f"{len(found)} tasks begin so; write more of it" if found else "no run and no task begins so"
         raise UsageError(f"RUN|TASK: {ref!r}: {what}; `coevolve sql 'select id, user_turns from task'` lists tasks")
+    require_in_run(store, run.id, found[0].id)
     (story,) = stories(store, run.id, [found[0].id])
     wanted = [row.id for link in story["links"] for row in (link["exploration"], link["candidate"])]
     rows = store.rows(Span, "list_contains(?, thread)", [wanted])

@@ -17,7 +17,7 @@ EVIDENCE = 3
 def history(store: Store, run: str, ref: str) -> dict[str, Any]:
     """The lineage in this run of the task whose id starts with `ref`. UsageError if there is not one, or not there."""
     task = _task(store, ref)
-    _require_in_run(store, run, task.id)
+    require_in_run(store, run, task.id)
     verdicts = store.rows(Verdict, "run = ? and adopt and task_id = ?", [run, task.id], order="t, id")
     return {
         "run": run,
@@ -49,7 +49,7 @@ def _task(store: Store, ref: str) -> Task:
     return found[0]
 
 
-def _require_in_run(store: Store, run: str, task: str) -> None:
+def require_in_run(store: Store, run: str, task: str) -> None:
     """A run has the tasks of its snapshots and those that it adopted."""
     rows = store.query(
         """

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from coevolve.doctor import _workspace
 from coevolve.live import Server
 from coevolve.workspace import Workspace
 from tests.cli import coevolve
@@ -82,6 +83,8 @@ def test_it_tells_the_story(report: Path) -> None:
     assert charts["funnel"]["series"][0]["values"] == [2, 4, 4, 2, 2]
     assert charts["reasons"]["labels"] == ["duplicate"]
     assert "1 &rarr; 0" in text  # forgotten
+    assert "<th>held out, %</th>" in text
+    assert '<div class="whole">gold 50.0</div>' in text
     assert "Failing: iteration" in text
     assert "Passing: iteration" in text
 
@@ -170,6 +173,9 @@ def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
         connection.execute("INSERT INTO migration VALUES (99, 'm099_future')")
     done = coevolve("report", "--workspace", place.root)
     assert (done.code, "upgrade coevolve" in done.err) == (1, True)
+    *rest, store = _workspace(place)
+    assert [finding["what"] for finding in rest] == ["config", "policy"]
+    assert (store["state"], store["what"], store["fix"]) == ("fail", "store", "upgrade coevolve")
 
 
 def test_a_question_in_a_file(place: Workspace, tmp_path: Path) -> None:

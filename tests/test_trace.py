@@ -60,6 +60,17 @@ def test_the_trace_of_a_task_has_its_graph_runs_and_rollouts(place: Workspace) -
         assert words in done.out
 
 
+def test_the_trace_of_a_task_of_another_run_names_that_run(tmp_path: Path) -> None:
+    place = make_story(tmp_path / "work")
+    place.create_run({}).update(created_at=2000.0, rounds=0)
+    done = coevolve("trace", MADE[0].id, "--workspace", place.root)
+    assert (done.code, done.err) == (
+        2,
+        f"error: TASK: {MADE[0].id} is not in run r002; it is in r001: add --run r001\n",
+    )
+    assert "explore" in coevolve("trace", MADE[0].id, "--run", "r001", "--workspace", place.root).out
+
+
 def test_the_trace_of_a_run_as_a_page_and_as_json(place: Workspace, tmp_path: Path) -> None:
     assert coevolve("trace", "r001", "--html", tmp_path / "t.html", "--workspace", place.root).code == 0
     assert (tmp_path / "t.html").read_text().count("<rect") == 18

@@ -5,10 +5,10 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const fixed = ["train", "eval", "explore", "validate", "seed", "signals", "snapshot"]; // one colour in all charts
   const place = (series, at) => (fixed.includes(series.name) ? fixed.indexOf(series.name) : at) % 7;
-  const line = (series, at) => {
+  const line = (many) => (series, at) => {
     const own = colour(`--c${at % 7}`);
     const plain = { borderColor: own, backgroundColor: own, label: series.name, data: series.values, tension: 0, spanGaps: true, pointRadius: 4 };
-    if (!series.low) return [plain];
+    if (!series.low || many) return [{ ...plain, low: series.low, high: series.high }];
     const edge = { borderWidth: 0, pointRadius: 0, pointHitRadius: 0, backgroundColor: own + "33", band: true, spanGaps: true };
     return [plain, { ...edge, data: series.low, fill: false }, { ...edge, data: series.high, fill: "-1" }];
   };
@@ -19,16 +19,30 @@
     const band = set && set.low ? ` [${say(set.low[item.dataIndex])} - ${say(set.high[item.dataIndex])}]` : "";
     return ` ${item.dataset.label}: ${say(set ? set.values[item.dataIndex] : item.raw)}${band} ${unit}`;
   };
+  // Intervals as whiskers, where the bands of several series would hide each other; a bar's figure at its end.
+  const marks = { id: "marks", afterDatasetsDraw: ({ ctx, data: { datasets }, scales, options: { indexAxis } }) => {
+    ctx.save();
+    datasets.forEach((set, at) => set.low && set.data.forEach((_, index) => {
+      if (set.low[index] === null) return;
+      const x = scales.x.getPixelForValue(index) + 6 * (at - (datasets.length - 1) / 2);
+      ctx.strokeStyle = set.borderColor; ctx.globalAlpha = 0.7; ctx.lineWidth = 2; ctx.beginPath();
+      ctx.moveTo(x, scales.y.getPixelForValue(set.low[index])); ctx.lineTo(x, scales.y.getPixelForValue(set.high[index])); ctx.stroke();
+    }));
+    ctx.globalAlpha = 1; ctx.fillStyle = colour("--text"); ctx.textBaseline = "middle"; ctx.font = "12px system-ui, sans-serif";
+    if (indexAxis === "y" && datasets.length === 1) datasets[0].data.forEach((value, index) =>
+      ctx.fillText(Number(value).toLocaleString(undefined, { maximumFractionDigits: 2 }), scales.x.getPixelForValue(value) + 5, scales.y.getPixelForValue(index)));
+    ctx.restore();
+  } };
   const options = (chart) => {
     const axis = (title, rest) => ({
       title: { display: Boolean(title), text: title, color: colour("--faint") }, ticks: { color: colour("--faint") },
       grid: { color: colour("--line") }, ...rest,
     });
-    const value = axis(chart.unit, { beginAtZero: true, stacked: Boolean(chart.stacked) });
+    const value = axis(chart.unit === "number" ? "" : chart.unit, { beginAtZero: true, suggestedMax: Math.max(0, ...chart.series.flatMap((each) => each.high || [])), ...(chart.lying ? { grace: "12%" } : {}), stacked: Boolean(chart.stacked) });
     if (["signals", "candidates", "number", "tokens", "samples", "responses", "comparisons", "advice"].includes(chart.unit)) value.ticks.precision = 0;
     const label = axis(chart.axis, { stacked: Boolean(chart.stacked) });
     return {
-      animation: false, responsive: true, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
+      animation: false, responsive: true, layout: { padding: { right: 14 } }, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
       interaction: { mode: "index", axis: chart.lying ? "y" : "x", intersect: false },
       scales: chart.lying ? { x: value, y: label } : { x: label, y: value },
       plugins: {
@@ -41,9 +55,9 @@
     drawn.splice(0).forEach((chart) => chart.destroy());
     document.querySelectorAll("canvas[data-chart]").forEach((canvas) => {
       const chart = data[canvas.dataset.chart];
-      const datasets = chart.series.flatMap(chart.kind === "lines" ? line : bar);
+      const datasets = chart.series.flatMap(chart.kind === "lines" ? line(chart.series.length > 1) : bar);
       const type = chart.kind === "lines" ? "line" : "bar";
-      drawn.push(new Chart(canvas, { type, data: { labels: chart.labels, datasets }, options: options(chart) }));
+      drawn.push(new Chart(canvas, { type, data: { labels: chart.labels, datasets }, options: options(chart), plugins: [marks] }));
     });
     document.documentElement.dataset.drawn = drawn.length;
   };
