@@ -12,8 +12,8 @@ import msgspec
 
 from coevolve import indices
 from coevolve.loop import Loop
-from envs.protocols import Env
 from envs.plain import plain
+from envs.protocols import Env
 from store.errors import UsageError
 from store.rows import Candidate, Exploration, Json, content_id
 

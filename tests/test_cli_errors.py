@@ -66,6 +66,10 @@ def state(workspace: Path) -> dict[str, bytes]:
         (["validate"], "nothing is trained yet"),
         (["eval", "--suite", "platinum"], "'platinum' is not a suite"),
         (["eval"], "no policy version yet"),
+        (
+            ["eval", "--set", "train.collect.max_tokens=9"],
+            "--set train.collect.max_tokens=9: scores of run r001 are kept",
+        ),
         (["eval", "--policy-version", "5"], "5"),
         (["why", "zzz"], "no task 'zzz'"),
         (["why", ""], "no task ''"),
