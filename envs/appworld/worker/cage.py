@@ -1,9 +1,10 @@
-"""What keeps an agent's process in: limits, no network, a filter of system calls (seccomp.py), and an audit hook that
-turns away what no episode needs.
+"""What keeps an agent's process in: limits, no network, files (landlock.py) and system calls (seccomp.py) that the kernel
+turns away, and an audit hook that turns away what no episode needs.
 
 The hook hears of every file, process and socket that Python is asked for, by whatever road; it cannot be taken out
 again. What it turns away is an error for the code that asked. Writes, processes, sockets and looks at the ground truth
-are kept in CAUGHT: attempts to cheat, as nothing that the engine itself does while code runs is among them.
+are kept in CAUGHT: attempts to cheat, as nothing that the engine itself does while code runs is among them. Code that
+gets at the hook's own parts may blind it, not the kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import resource
 import sys
 from typing import Any
 
-from envs.appworld.worker import seccomp
+from envs.appworld.worker import landlock, seccomp
 
 TRUTH = "ground_truth"
 GROWTH = 512 << 20
@@ -49,16 +50,19 @@ def enter(home: str, data: str) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (most, most))
-    filtered = seccomp.turn_away()
     own = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom")
-    _state.update(home=os.path.realpath(home), network=network, filtered=filtered)
-    _state["readable"] = tuple(os.path.realpath(place) for place in (home, data, *own))
+    readable = tuple(os.path.realpath(place) for place in (home, data, *own))
+    confined = landlock.confine((home, "/dev/null"), readable)
+    filtered = seccomp.turn_away()
+    _state.update(home=os.path.realpath(home), readable=readable)
+    _state.update(network=network, confined=confined, filtered=filtered)
     sys.addaudithook(_watch)
 
 
 def layers() -> list[str]:
     """Those that are on in this process."""
     found = ["audit hook", "memory and file limits", "no new privileges"] if _state else []
+    found += ["files confined"] if _state.get("confined") else []
     found += ["system calls filtered"] if _state.get("filtered") else []
     return found + (["no network"] if _state.get("network") else [])
 

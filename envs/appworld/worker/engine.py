@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import json
 import os
 import random
 import re
@@ -29,7 +28,9 @@ from appworld.common.utils import import_apis_module, import_models_module  # no
 
 from envs.appworld.worker import cage  # noqa: E402
 from envs.appworld.worker.diff import canonical_diff  # noqa: E402
+from envs.appworld.worker.own import copy_of  # noqa: E402
 
+json = copy_of("json")
 Json = Any
 BLOCK_S = 10
 CALLS_A_BLOCK = 400
@@ -38,8 +39,8 @@ CALLS = 2000
 SHOWN = 20_000
 """Characters of one output that are shown."""
 FAILED = "Execution failed."
-HIDDEN = ("requester", "Requester", "ApiCollection")
-"""What the engine puts before the agent and no task needs."""
+HIDDEN = ("requester", "Requester", "ApiCollection", "_dh")
+"""What the engine, or its shell, puts before the agent and no task needs."""
 
 
 def preload() -> None:
@@ -99,6 +100,7 @@ class World:
         self.caged = caged
         if caged:
             self._hide()
+            self.app.shell.transform_cell = str  # else it reads magics where the code filter reads a comment
             cage.enter(HERE, os.path.join(ROOT, "data"))
 
     def _ask_for(self, instruction: str) -> None:
