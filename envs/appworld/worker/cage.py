@@ -1,5 +1,5 @@
-"""What keeps an agent's process in: limits, no network, files (landlock.py) and system calls (seccomp.py) that the kernel
-turns away, and an audit hook that turns away what no episode needs.
+"""What keeps an agent's process in: limits, no network, files (landlock.py) and system calls (seccomp.py) that the
+kernel turns away, and an audit hook that turns away what no episode needs.
 
 The hook hears of every file, process and socket that Python is asked for, by whatever road; it cannot be taken out
 again. What it turns away is an error for the code that asked. Writes, processes, sockets and looks at the ground truth
