@@ -16,10 +16,9 @@ READ_TRUTH = {
     "shell": "!cat data/tasks/mini002_1/ground_truth/solution.py",
     "load": "get_ipython().run_line_magic('load', 'data/tasks/mini002_1/ground_truth/solution.py')",
     "formatter": "import string\ninner = string.Formatter().get_field('0._requester', [apis], {})[0]\nprint(inner)",
-    "annotation": "import typing\nclass A:\n    x: 'print(open(\"data/tasks/mini002_1/ground_truth/solution.py\").read())'\n"
+    "annotation": "import typing\nclass A:\n    x: "
+    "'print(open(\"data/tasks/mini002_1/ground_truth/solution.py\").read())'\n"
     "typing.get_type_hints(A, {'print': print})",
-    "magic after a comment": "# \u2028%time 1\u2028print(getattr(apis, '_requester'))",
-    "the shell's folder": "print(_dh[0].joinpath('../../../data/tasks/mini002_1/ground_truth/solution.py').read_text())",
     "ground truth of the engine": "from appworld.ground_truth import GroundTruth\n"
     "print(GroundTruth.load('mini002_1').answer)",
 }
@@ -33,6 +32,8 @@ FORGE = {
     "subclasses": "print(().__class__.__base__.__subclasses__())",
     "getattr": "print(getattr(apis, '_' + 'requester'))",
     "match": "match apis:\n    case object(_requester=r):\n        r.requests.clear()",
+    "magic after a comment": "# \u2028%time 1\u2028print(getattr(apis, '_requester'))",
+    "the shell's folder": "print(_dh[0].joinpath('../../../data/tasks/mini002_1/ground_truth').iterdir())",
     "match by place": "class M(type):\n    def __instancecheck__(self, o): return True\n"
     "X = M('X', (), {'_' + '_match_args_' + '_': ('_requester',)})\nmatch apis:\n    case X(r): print(r)",
     "update_wrapper": "import functools\nclass W:\n    def __setattr__(self, k, v): v.requests.clear()\n"
@@ -84,7 +85,7 @@ WEIGH = {
     "huge number": "print(len(str(10 ** 4000)) , 10 ** 5000)",
     "nested": "x = " + "(" * 500 + ")" * 500,
     "long code": "#" + "x" * 100_000,
-    "the machine's clock": "import time\ntime.clock_settime(time.CLOCK_REALTIME, time.clock_gettime(time.CLOCK_REALTIME))",
+    "the machine's clock": "import time\ntime.clock_settime(0, time.clock_gettime(0))",
     "clock": "import time\na = time.time()\ntime.sleep(1)\nprint(time.time() - a)",
 }
 SLOW = {

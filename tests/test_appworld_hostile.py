@@ -97,7 +97,7 @@ PAST = {
     "print(posix.pread(file, 9999, 0))",
     "with a blind hook": "path, home = __import__('posixpath'), __import__('posix').getcwd()\n"
     f"path.realpath = lambda *a, **k: home\nprint(__import__('io').FileIO(home + '/../../..{TRUTH}').read())",
-    "the machine's clock": "import time\ntime.clock_settime(time.CLOCK_REALTIME, time.clock_gettime(time.CLOCK_REALTIME))",
+    "the machine's clock": "import time\ntime.clock_settime(0, time.clock_gettime(0))",
     "a pipe elsewhere": "__import__('posix').mkfifo('/escaped')",
     "another's priority": "posix = __import__('posix')\nposix.setpriority(posix.PRIO_PROCESS, posix.getppid(), 19)",
     "another's limits": "posix, resource = __import__('posix'), __import__('resource')\n"
