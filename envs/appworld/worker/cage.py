@@ -39,23 +39,28 @@ _LOOKS = ("os.listdir", "os.scandir", "os.walk", "glob.", "os.chdir", "pathlib."
 _state: dict[str, Any] = {}
 
 
-def enter(home: str, data: str) -> None:
-    """For good. `home`: the folder that may be written to; `data`: one that may be read, besides Python's own."""
+def confine(home: str, data: str) -> None:
+    """For good, and before the engine opens databases: what is open for writing stays so. `home`: the folder that may
+    be written to; `data`: one that may be read, besides Python's own."""
+    own = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom")
+    readable = tuple(os.path.realpath(place) for place in (home, data, *own))
+    _state.update(home=os.path.realpath(home), readable=readable, statm=os.open("/proc/self/statm", os.O_RDONLY))
+    _state["confined"] = landlock.confine((home, "/dev/null"), readable)
+
+
+def enter() -> None:
+    """For good, after `confine`."""
     network = no_network()
-    with open("/proc/self/statm") as statm:
-        used = int(statm.read().split()[0]) * resource.getpagesize()
+    used = int(os.pread(_state["statm"], 100, 0).split()[0]) * resource.getpagesize()
+    os.close(_state["statm"])
     for kind, most in (
         (resource.RLIMIT_AS, used + GROWTH),
         (resource.RLIMIT_FSIZE, FILE_BYTES),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (most, most))
-    own = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom")
-    readable = tuple(os.path.realpath(place) for place in (home, data, *own))
-    confined = landlock.confine((home, "/dev/null"), readable)
     filtered = seccomp.turn_away()
-    _state.update(home=os.path.realpath(home), readable=readable)
-    _state.update(network=network, confined=confined, filtered=filtered)
+    _state.update(network=network, filtered=filtered)
     sys.addaudithook(_watch)
 
 

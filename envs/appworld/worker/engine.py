@@ -81,6 +81,8 @@ class World:
     def __init__(self, task: str, instruction: str | None = None, *, caged: bool = False, truth: bool = False) -> None:
         self.task = task
         self.run_name = str(os.getpid())
+        if caged:
+            cage.confine(HERE, os.path.join(ROOT, "data"))
         self.app = AppWorld(
             task_id=task,
             experiment_name=self.run_name,
@@ -101,7 +103,7 @@ class World:
         if caged:
             self._hide()
             self.app.shell.transform_cell = str  # else it reads magics where the code filter reads a comment
-            cage.enter(HERE, os.path.join(ROOT, "data"))
+            cage.enter()
 
     def _ask_for(self, instruction: str) -> None:
         row = self.app.models.supervisor.Task.all()[0]
