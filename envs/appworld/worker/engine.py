@@ -17,6 +17,7 @@ ROOT = os.environ["APPWORLD_ROOT"]
 RUNS = os.path.join(ROOT, "runs")
 HERE = os.path.join(RUNS, str(os.getpid()))
 """The engine's own root in this process, with a link to the data."""
+os.environ["IPYTHONDIR"] = os.path.join(HERE, "ipython")  # a world's shell writes to it
 update_root(HERE)  # before anything asks for a path, which is cached
 
 import appworld.requester as requester_module  # noqa: E402
