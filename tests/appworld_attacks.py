@@ -15,6 +15,10 @@ READ_TRUTH = {
     "magic": "%cat data/tasks/mini002_1/ground_truth/solution.py",
     "shell": "!cat data/tasks/mini002_1/ground_truth/solution.py",
     "load": "get_ipython().run_line_magic('load', 'data/tasks/mini002_1/ground_truth/solution.py')",
+    "formatter": "import string\ninner = string.Formatter().get_field('0._requester', [apis], {})[0]\nprint(inner)",
+    "annotation": "import typing\nclass A:\n    x: "
+    "'print(open(\"data/tasks/mini002_1/ground_truth/solution.py\").read())'\n"
+    "typing.get_type_hints(A, {'print': print})",
     "ground truth of the engine": "from appworld.ground_truth import GroundTruth\n"
     "print(GroundTruth.load('mini002_1').answer)",
 }
@@ -28,6 +32,14 @@ FORGE = {
     "subclasses": "print(().__class__.__base__.__subclasses__())",
     "getattr": "print(getattr(apis, '_' + 'requester'))",
     "match": "match apis:\n    case object(_requester=r):\n        r.requests.clear()",
+    "magic after a comment": "# \u2028%time 1\u2028print(getattr(apis, '_requester'))",
+    "the shell's folder": "print(_dh[0].joinpath('../../../data/tasks/mini002_1/ground_truth').iterdir())",
+    "match by place": "class M(type):\n    def __instancecheck__(self, o): return True\n"
+    "X = M('X', (), {'_' + '_match_args_' + '_': ('_requester',)})\nmatch apis:\n    case X(r): print(r)",
+    "update_wrapper": "import functools\nclass W:\n    def __setattr__(self, k, v): v.requests.clear()\n"
+    "functools.update_wrapper(W(), apis, assigned=('_requester',), updated=())",
+    "answer of no form": "import json\njson.dumps = lambda *a, **k: '{\"ok\": 5}'",
+    "answer without end": "import json\njson.dumps = lambda *a, **k: '[' * 100_000",
     "traceback": "try:\n    1 / 0\nexcept Exception as e:\n    print(e.__traceback__.tb_frame.f_back.f_globals)",
     "generator": "g = (g.gi_frame.f_back for _ in [1])\nprint(next(g).f_globals)",
     "attrgetter": "import operator\nprint(operator.attrgetter('__class__')(apis))",
@@ -73,6 +85,7 @@ WEIGH = {
     "huge number": "print(len(str(10 ** 4000)) , 10 ** 5000)",
     "nested": "x = " + "(" * 500 + ")" * 500,
     "long code": "#" + "x" * 100_000,
+    "the machine's clock": "import time\ntime.clock_settime(0, time.clock_gettime(0))",
     "clock": "import time\na = time.time()\ntime.sleep(1)\nprint(time.time() - a)",
 }
 SLOW = {

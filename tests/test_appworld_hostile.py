@@ -90,6 +90,47 @@ def test_the_ground_truth_is_not_there_for_who_gets_past_the_filter(appworld: Ap
     assert "ground_truth" not in there
 
 
+TRUTH = "/data/tasks/mini002_1/ground_truth/solution.py"
+PAST = {
+    "from an open folder": "posix = __import__('posix')\nopen_ = getattr(posix, 'op' + 'en')\n"
+    f"folder = open_(posix.getcwd() + '/../../data', 0)\nfile = open_('../..{TRUTH}', 0, dir_fd=folder)\n"
+    "print(posix.pread(file, 9999, 0))",
+    "with a blind hook": "path, home = __import__('posixpath'), __import__('posix').getcwd()\n"
+    f"path.realpath = lambda *a, **k: home\nprint(__import__('io').FileIO(home + '/../../..{TRUTH}').read())",
+    "the machine's clock": "import time\ntime.clock_settime(0, time.clock_gettime(0))",
+    "a pipe elsewhere": "__import__('posix').mkfifo('/escaped')",
+    "another's priority": "posix = __import__('posix')\nposix.setpriority(posix.PRIO_PROCESS, posix.getppid(), 19)",
+    "another's limits": "posix, resource = __import__('posix'), __import__('resource')\n"
+    "resource.prlimit(posix.getppid(), resource.RLIMIT_NOFILE)",
+    "modes": "__import__('posix').chmod('/etc/hostname', 0o777)",
+}
+
+
+@pytest.mark.parametrize("name", PAST)
+def test_the_kernel_turns_away_what_the_hook_cannot_judge(appworld: AppWorld, name: str) -> None:
+    ran, _ = unfiltered(appworld, PAST[name])
+    if {"files confined", "system calls filtered"} <= set(ran["layers"]):
+        assert "PermissionError" in ran["steps"][0]["output"]
+    assert SECRET not in ran["steps"][0]["output"]
+
+
+@pytest.mark.parametrize("answer", ['{"ok": 5}', "5", "[" * 50_000, '{"ok": {"calls": 5}}'])
+def test_an_answer_that_agent_code_writes_itself_is_its_own_failure(
+    appworld: AppWorld, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """It finds the pipe to its parent; the block counts as not done, and the episode goes on."""
+    monkeypatch.setattr("envs.appworld.session.refusal", lambda code: None)
+    code = (
+        f"posix = __import__('posix')\nfor pipe in range(3, 12):\n"
+        f"    try: __import__('io').FileIO(pipe, 'w', closefd=False).write({answer!r}.encode() + b'\\n')\n"
+        f"    except OSError: pass\nposix.abort()"
+    )
+    seen, outcome = run(play(appworld, official(appworld, WORLD), code, "print(40 + 2)", DONE))
+    assert seen[0].failed
+    assert seen[1].messages[0]["content"] == "42"
+    assert (outcome.kind, outcome.score) == ("scored", 0.0)
+
+
 def test_cheating_that_the_cage_sees_is_a_violation(appworld: AppWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("envs.appworld.session.refusal", lambda code: None)
     _, outcome = run(play(appworld, official(appworld, WORLD), BREAK_OUT["posix_spawn"], PAY))

@@ -32,6 +32,12 @@ MODULE_ATTRIBUTES = frozenset((
     "socket", "subprocess", "sys", "sysconfig", "tempfile", "threading", "tokenize", "types", "warnings", "weakref",
 ))  # fmt: skip
 """Modules that allowed modules hold: `random.os` is os."""
+REACHING = frozenset((
+    "Formatter", "ForwardRef", "FunctionType", "MethodType", "attrgetter", "clock_settime", "clock_settime_ns",
+    "contextlib", "copyreg", "dispatch_table", "get_field", "get_type_hints", "methodcaller", "singledispatch",
+    "singledispatchmethod", "update_wrapper", "vformat", "wraps", "zoneinfo",
+))  # fmt: skip
+"""What gives an attribute by a name in a text, or carries out a text, or reaches past this process."""
 FRAMES = re.compile(r"(tb|f|gi|cr|ag|co)_[a-z]+$|mro$|format_map$")
 FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
 
@@ -70,6 +76,8 @@ def _outside(tree: ast.AST) -> Iterator[str]:
                 yield f".{name}"
             case ast.Attribute(value=ast.Name(id="apis"), attr="admin"):
                 yield "apis.admin"
+            case ast.MatchClass(patterns=[_, *_]):
+                yield "a class pattern with places"  # which attributes it reads, the class says
             case ast.MatchClass(kwd_attrs=names):
                 yield from (f".{name}" for name in names if _hidden(name))
             case ast.Constant(value=str() | bytes() as value) if "__" in str(value) and _dunder(str(value)):
@@ -79,8 +87,8 @@ def _outside(tree: ast.AST) -> Iterator[str]:
 
 
 def _hidden(name: str) -> bool:
-    """An attribute that leads out: private, a module, a frame."""
-    return name.startswith("_") or name in MODULE_ATTRIBUTES or FRAMES.match(name) is not None
+    """An attribute that leads out: private, a module, one that reaches others, a frame."""
+    return name.startswith("_") or name in MODULE_ATTRIBUTES | REACHING or FRAMES.match(name) is not None
 
 
 def _dunder(text: str) -> bool:

@@ -146,7 +146,6 @@ def environment(root: Path) -> dict[str, str]:
         "APPWORLD_ROOT": str(root),
         "APPWORLD_CACHE": str(root / "cache"),
         "HOME": str(root),
-        "IPYTHONDIR": str(root / "ipython"),
         "PATH": "/usr/bin:/bin",
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from envs.appworld.worker.engine import World, forget, preload
+from envs.appworld.worker.engine import CALLS_A_BLOCK, SHOWN, World, forget, preload
 from envs.appworld.worker.fork import Child, Raised
 from envs.appworld.worker.grade import catalog, contents, grade, solve
 
@@ -27,6 +27,11 @@ Json = Any
 OPEN_S = 60.0
 RUN_S = 12.0
 """Seconds that a block may take: the engine itself ends it at 10, where Python code can be ended."""
+FORMS: dict[str, dict[str, type]] = {
+    "run": {"output": str, "cut": int, "failed": bool, "completed": bool, "calls": list, "violations": list},
+    "finish": {"digest": str},
+}
+CALL: dict[str, type] = {"api": str, "method": str, "url": str, "data": dict}
 CHILDREN: dict[int, Child] = {}
 _next = iter(range(sys.maxsize))
 
@@ -52,10 +57,33 @@ def finish(sid: int) -> Json:
 def _ask(sid: int, request: Json, seconds: float) -> Json:
     """An engine that raises may be the agent's doing: the parent finds out, as of one that died."""
     try:
-        return CHILDREN[sid].ask(request, seconds)
+        answer = CHILDREN[sid].ask(request, seconds)
+        if not _formed(request["verb"], answer):
+            raise ProcessLookupError("it gave no answer of a world's form")
+        return answer
     except (Raised, ProcessLookupError) as error:
         close(sid)
         raise ProcessLookupError(str(error)) from None
+
+
+def _formed(verb: str, answer: Json) -> bool:
+    """Who runs the agent's code writes the answer too: the parent is to be able to read it, whatever it says."""
+    if not _has(answer, FORMS[verb]):
+        return False
+    if verb == "finish":
+        return True
+    calls, violations = answer["calls"], answer["violations"]
+    return (
+        len(answer["output"]) <= SHOWN
+        and answer["output"].encode("utf-8", "replace").decode() == answer["output"]
+        and len(calls) <= CALLS_A_BLOCK
+        and all(_has(call, CALL) and isinstance(call.get("status"), int | None) for call in calls)
+        and all(isinstance(each, str) for each in violations)
+    )
+
+
+def _has(answer: Json, form: dict[str, type]) -> bool:
+    return isinstance(answer, dict) and all(isinstance(answer.get(key), kind) for key, kind in form.items())
 
 
 def close(sid: int) -> None:

@@ -1,9 +1,10 @@
-"""What keeps an agent's process in: limits, no network, a filter of system calls (seccomp.py), and an audit hook that
-turns away what no episode needs.
+"""What keeps an agent's process in: limits, no network, files (landlock.py) and system calls (seccomp.py) that the
+kernel turns away, and an audit hook that turns away what no episode needs.
 
 The hook hears of every file, process and socket that Python is asked for, by whatever road; it cannot be taken out
 again. What it turns away is an error for the code that asked. Writes, processes, sockets and looks at the ground truth
-are kept in CAUGHT: attempts to cheat, as nothing that the engine itself does while code runs is among them.
+are kept in CAUGHT: attempts to cheat, as nothing that the engine itself does while code runs is among them. Code that
+gets at the hook's own parts may blind it, not the kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import resource
 import sys
 from typing import Any
 
-from envs.appworld.worker import seccomp
+from envs.appworld.worker import landlock, seccomp
 
 TRUTH = "ground_truth"
 GROWTH = 512 << 20
@@ -38,11 +39,20 @@ _LOOKS = ("os.listdir", "os.scandir", "os.walk", "glob.", "os.chdir", "pathlib."
 _state: dict[str, Any] = {}
 
 
-def enter(home: str, data: str) -> None:
-    """For good. `home`: the folder that may be written to; `data`: one that may be read, besides Python's own."""
+def confine(home: str, data: str) -> None:
+    """For good, and before the engine opens databases: what is open for writing stays so. `home`: the folder that may
+    be written to; `data`: one that may be read, besides Python's own."""
+    own = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom")
+    readable = tuple(os.path.realpath(place) for place in (home, data, *own))
+    _state.update(home=os.path.realpath(home), readable=readable, statm=os.open("/proc/self/statm", os.O_RDONLY))
+    _state["confined"] = landlock.confine((home, "/dev/null"), readable)
+
+
+def enter() -> None:
+    """For good, after `confine`."""
     network = no_network()
-    with open("/proc/self/statm") as statm:
-        used = int(statm.read().split()[0]) * resource.getpagesize()
+    used = int(os.pread(_state["statm"], 100, 0).split()[0]) * resource.getpagesize()
+    os.close(_state["statm"])
     for kind, most in (
         (resource.RLIMIT_AS, used + GROWTH),
         (resource.RLIMIT_FSIZE, FILE_BYTES),
@@ -50,15 +60,14 @@ def enter(home: str, data: str) -> None:
     ):
         resource.setrlimit(kind, (most, most))
     filtered = seccomp.turn_away()
-    own = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo", "/etc/localtime", "/dev/null", "/dev/urandom")
-    _state.update(home=os.path.realpath(home), network=network, filtered=filtered)
-    _state["readable"] = tuple(os.path.realpath(place) for place in (home, data, *own))
+    _state.update(network=network, filtered=filtered)
     sys.addaudithook(_watch)
 
 
 def layers() -> list[str]:
     """Those that are on in this process."""
     found = ["audit hook", "memory and file limits", "no new privileges"] if _state else []
+    found += ["files confined"] if _state.get("confined") else []
     found += ["system calls filtered"] if _state.get("filtered") else []
     return found + (["no network"] if _state.get("network") else [])
 

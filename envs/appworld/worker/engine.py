@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import json
 import os
 import random
 import re
@@ -18,6 +17,7 @@ ROOT = os.environ["APPWORLD_ROOT"]
 RUNS = os.path.join(ROOT, "runs")
 HERE = os.path.join(RUNS, str(os.getpid()))
 """The engine's own root in this process, with a link to the data."""
+os.environ["IPYTHONDIR"] = os.path.join(HERE, "ipython")  # a world's shell writes to it
 update_root(HERE)  # before anything asks for a path, which is cached
 
 import appworld.requester as requester_module  # noqa: E402
@@ -29,7 +29,9 @@ from appworld.common.utils import import_apis_module, import_models_module  # no
 
 from envs.appworld.worker import cage  # noqa: E402
 from envs.appworld.worker.diff import canonical_diff  # noqa: E402
+from envs.appworld.worker.own import copy_of  # noqa: E402
 
+json = copy_of("json")
 Json = Any
 BLOCK_S = 10
 CALLS_A_BLOCK = 400
@@ -38,8 +40,8 @@ CALLS = 2000
 SHOWN = 20_000
 """Characters of one output that are shown."""
 FAILED = "Execution failed."
-HIDDEN = ("requester", "Requester", "ApiCollection")
-"""What the engine puts before the agent and no task needs."""
+HIDDEN = ("requester", "Requester", "ApiCollection", "_dh")
+"""What the engine, or its shell, puts before the agent and no task needs."""
 
 
 def preload() -> None:
@@ -80,6 +82,8 @@ class World:
     def __init__(self, task: str, instruction: str | None = None, *, caged: bool = False, truth: bool = False) -> None:
         self.task = task
         self.run_name = str(os.getpid())
+        if caged:
+            cage.confine(HERE, os.path.join(ROOT, "data"))
         self.app = AppWorld(
             task_id=task,
             experiment_name=self.run_name,
@@ -99,7 +103,8 @@ class World:
         self.caged = caged
         if caged:
             self._hide()
-            cage.enter(HERE, os.path.join(ROOT, "data"))
+            self.app.shell.transform_cell = str  # else it reads magics where the code filter reads a comment
+            cage.enter()
 
     def _ask_for(self, instruction: str) -> None:
         row = self.app.models.supervisor.Task.all()[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import select
 import signal
@@ -14,6 +13,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from envs.appworld.worker.own import copy_of
+
+json = copy_of("json")
 Json = Any
 ANSWER_BYTES = 16 << 20
 PR_SET_PDEATHSIG = 1
@@ -43,10 +45,12 @@ class Child:
         try:
             os.write(self._out, json.dumps(request).encode() + b"\n")
             answer = json.loads(self._line(deadline, seconds))
-        except (OSError, ValueError, EOFError) as error:
+            if not isinstance(answer, dict) or not answer.keys() & {"ok", "error"}:
+                raise ValueError("it gave no answer of any form")
+        except (OSError, ValueError, EOFError, RecursionError) as error:
             raise ProcessLookupError(f"{self._end()}{error}") from None
         if "error" in answer:
-            raise Raised(answer["error"])
+            raise Raised(str(answer["error"]))
         return answer["ok"]
 
     def _line(self, deadline: float, seconds: float) -> bytes:
@@ -103,9 +107,11 @@ def _serve(make: Callable[[], Callable[..., Json]], asked: int, answered: int) -
 
 def _answer(answering: Callable[..., Json], request: Json) -> bytes:
     try:
-        return json.dumps({"ok": answering(**request)}).encode() + b"\n"
+        answer: str = json.dumps({"ok": answering(**request)})
+        return answer.encode() + b"\n"
     except Exception as error:
-        return json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
+        failure: str = json.dumps({"error": f"{type(error).__name__}: {error}"})
+        return failure.encode() + b"\n"
 
 
 def _write(fd: int, data: bytes) -> None:

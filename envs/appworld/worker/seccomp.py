@@ -1,7 +1,9 @@
 """Calls to the kernel that an agent's process never needs, turned away by the kernel itself (Linux, x86-64 and arm64).
 
 Below the audit hook, for what Python does not hear of: new processes, programs, sockets, signals to others, looks into
-other processes. Threads stay: the engine's client has one. A filter cannot be taken off again.
+other processes, the machine's clock, priorities and limits of others, owners and modes of files, and files named from
+an open folder, whose path the hook cannot judge. Threads stay: the engine's client has one. A filter cannot be taken
+off again.
 
 https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html
 """
@@ -23,7 +25,7 @@ NUMBER_AT, ARCH_AT, FIRST_ARGUMENT_AT = 0, 4, 16
 ALLOW, REFUSE, ABSENT = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 CLONE = {"x86_64": 56, "aarch64": 220}
-CLONE3 = 435
+CLONE3, OPENAT2 = 435, 437
 SECCOMP = {"x86_64": 317, "aarch64": 277}
 X32 = 0x40000000
 """From here on, x86-64 has all calls again, for another ABI."""
@@ -55,7 +57,52 @@ REFUSED = {
     "keyctl": (250, 219),
     "init_module": (175, 105),
     "finit_module": (313, 273),
+    "clock_settime": (227, 112),
+    "settimeofday": (164, 170),
+    "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266),
+    "setpriority": (141, 140),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "reboot": (169, 142),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
 }
+AT_FDCWD = 0xFFFFFF9C
+OWN = {
+    # name: (x86_64, aarch64), the first argument with which alone it is allowed
+    "openat": ((257, 56), AT_FDCWD),
+    "prlimit64": ((302, 261), 0),
+}
+"""Of the process itself: files named from its own folder, its own limits."""
+UNKNOWN = (CLONE3, OPENAT2)
+"""Their arguments lie in memory, where no filter looks; libc then takes `clone` and `openat`."""
 
 
 def turn_away() -> bool:
@@ -82,13 +129,21 @@ def _program(machine: str) -> bytes:
         (LOAD, 0, 0, NUMBER_AT),
         (ATLEAST, 0, 1, X32),
         (RETURN, 0, 0, REFUSE),
-        (EQUAL, 0, 1, CLONE3),  # its flags lie in memory, where no filter looks; libc then takes clone
-        (RETURN, 0, 0, ABSENT),
     ]
+    for number in UNKNOWN:
+        lines += [(EQUAL, 0, 1, number), (RETURN, 0, 0, ABSENT)]
     for numbers in REFUSED.values():
-        number = numbers[column]
-        if number is not None:
-            lines += [(EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
+        refused = numbers[column]
+        if refused is not None:
+            lines += [(EQUAL, 0, 1, refused), (RETURN, 0, 0, REFUSE)]
+    for numbers, only in OWN.values():
+        lines += [
+            (EQUAL, 0, 4, numbers[column]),
+            (LOAD, 0, 0, FIRST_ARGUMENT_AT),
+            (EQUAL, 0, 1, only),
+            (RETURN, 0, 0, ALLOW),
+            (RETURN, 0, 0, REFUSE),
+        ]
     lines += [
         (EQUAL, 0, 3, CLONE[machine]),
         (LOAD, 0, 0, FIRST_ARGUMENT_AT),
