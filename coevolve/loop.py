@@ -176,6 +176,9 @@ def trainer(loop: Loop, rounds: int) -> Iterator[Trainer]:
         yield Trainer(loop, rounds, stack)
 
 
+STOPPING = b"\nstopping once what is under way is finished and kept; ctrl-C again stops at once\n"
+
+
 @contextmanager
 def draining(stop: threading.Event) -> Iterator[None]:
     """SIGTERM and ctrl-C set `stop` for the length of the block; a second ctrl-C interrupts at once."""
@@ -183,6 +186,8 @@ def draining(stop: threading.Event) -> Iterator[None]:
     def handle(number: int, frame: object) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if not stop.is_set() and os.environ.get(CHILD_OF) is None:
+            os.write(2, STOPPING)  # a handler may run in the middle of a write to sys.stderr
         stop.set()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}

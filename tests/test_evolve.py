@@ -219,6 +219,7 @@ def test_sigterm_drains_and_resume_goes_on(tmp_path: Path, model: Path, finished
     running.terminate()
     _, errors = running.communicate(timeout=120)
     assert running.returncode == 1
+    assert errors.count("stopping once what is under way is finished and kept") == 1
     assert "stopped as asked" in errors
     done = command(workspace, "evolve", "--resume")
     assert done.returncode == 0, done.stderr
