@@ -24,7 +24,7 @@ from coevolve.workspace import Workspace
 from evals.metrics import Estimate, interval, paired_gain
 
 SUITE = "test"
-ROUNDS = 4
+ROUNDS = 5
 ARMS = {
     "signals": "",
     "none": '[explore]\nsource = "none"\n',

@@ -1,4 +1,4 @@
-"""A reference in the place of a rollout where a whole group fails: real TRL, a tiny random-weight model."""
+"""A reference in the place of a failed rollout: real TRL, a tiny random-weight model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_a_group_that_fails_as_a_whole_is_shown_the_reference() -> None:
     feed = a_feed(only("word1"), [])
     feed.demonstrate = show
     groups = fill(feed, 2)
-    assert [group.scores for group in groups] == [[0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0]]
+    assert [group.scores for group in groups] == [[0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1.0, 1.0]]
+    assert [member.row == SHOWN for member in groups[1].members] == [False, False, False, True]
+    assert groups[1].members[1].row, "what failed beside a success is read"
     assert [member.row for member in groups[0].members] == [None, None, None, SHOWN], "the failures are not read"
     assert feed.tally.kinds == {"shown": 1, "informative": 1}
     assert feed.tally.since(Tally())["zero_variance"] == 0.5, "the policy's own rollouts had none"
@@ -56,6 +58,12 @@ def test_it_takes_no_rollouts_place_that_was_lost() -> None:
     lost, failed = Member(row=None, score=None), Member(row=SHOWN, score=0.0)
     group = Group(task="x", members=[failed, failed, lost]).shown(SHOWN)
     assert group.members == [Member(row=None, score=0.0), Member(row=SHOWN, score=1.0), lost]
+
+
+def test_a_failure_that_is_alone_stays() -> None:
+    right, wrong = Member(row=SHOWN, score=1.0), Member(row=None, score=0.0)
+    group = Group(task="x", members=[right, wrong, right])
+    assert group.shown(SHOWN) == group
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,11 @@ from training import sft
 from training.chat import solution_ids
 from training.config import ModelSettings, SftSettings
 from training.model import load_model, load_tokenizer
-from training.sft import Solution, context, fine_tune, first_of_each, solutions
+from training.sft import Solution, context, fine_tune, first_of_each, passes, solutions
 
 FLOAT = ModelSettings(dtype="float32", threads=1)
 QUICK = SftSettings(lr=1e-2, batch=2, lora_r=4, lora_alpha=8)
+THREE = QUICK.model_copy(update={"batch": 3})
 TALKS: list[list[Message]] = [
     [{"role": "user", "content": word}, {"role": "assistant", "content": answer}]
     for word, answer in (("a", "SELECT 1"), ("b", "SELECT b FROM a"), ("c", "SELECT c"))
@@ -62,6 +63,21 @@ def test_the_loss_is_that_of_the_completions(folder: Path) -> None:
     whole_batch = QUICK.model_copy(update={"batch": 3, "lr": 1e-12})
     _, figures = tune(folder, settings=whole_batch)
     assert figures["loss"] == pytest.approx(completion_loss(load_model(folder, "float32"), folder), rel=1e-4)
+
+
+def test_long_rows_are_read_in_several_passes_to_the_same_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, figures = tune(folder, epochs=3, settings=THREE)
+    monkeypatch.setattr(sft, "AT_ONCE", 1)
+    parts, same = tune(folder, epochs=3, settings=THREE)
+    assert (figures["steps"], same["steps"]) == (3, 3)
+    assert same["loss"] == pytest.approx(figures["loss"], rel=1e-4)
+    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def test_so_many_passes_as_keep_the_memory_small() -> None:
+    assert [passes(8, longest) for longest in (130, 512, 513, 2000, 4000, 9000)] == [1, 1, 2, 4, 8, 8]
+    assert passes(6, 1500) == 3
 
 
 def test_the_model_learns_its_answers(folder: Path) -> None:

@@ -92,8 +92,8 @@ class GrpoSettings(BaseModel):
     epsilon: float = Field(default=0.2, gt=0)
     """Clipping range of the ratio between the new and the sampling probabilities."""
     demonstrate: bool = False
-    """Where all rollouts of a task fail, its reference takes the place of one: forms that the policy never samples are
-    learnt too, which rewards alone can't do. The paper's objective has no such thing."""
+    """A task's reference takes the place of one failed rollout, unless it is the only one: forms that the policy never
+    samples are learnt too, which rewards alone can't do. The paper's objective has no such thing."""
     staleness: int = Field(default=0, ge=0)
     """Optimiser steps that the weights which sample may be behind those that are trained; 0 = on-policy. With more, a
     server samples the groups of so many later steps while the trainer is at work."""

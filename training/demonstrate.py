@@ -1,10 +1,11 @@
-"""A task's reference in the place of a rollout, where a whole group of rollouts fails.
+"""A task's reference in the place of a failed rollout.
 
-Rewards teach nothing there, however often the task is sampled: what the policy never writes can't be rewarded. Its
-reference is known, and passed on replay before the task was admitted, so it stands for one member of the group and gets
-the group's only reward; the rollouts that failed count in the baseline and are not trained on. That is supervised
-learning on what is still too hard and RL on the rest, in one step (as in ReLIFT, arXiv 2506.07527). Nobody sampled the
-reference: its ratio is taken to the trainer's own probabilities, which makes it 1 at the step it is used in.
+Rewards teach nothing where all rollouts of a task fail, however often it is sampled: what the policy never writes can't
+be rewarded. Its reference is known, and passed on replay before the task was admitted, so it stands for one failed
+member of the group, with the score 1 (an off-policy member in a group of on-policy ones, as in LUFFY, arXiv
+2504.14945). Where all failed, the others count in the baseline and are not trained on, which is supervised learning on
+what is still too hard. Nobody sampled the reference: its ratio is taken to the trainer's own probabilities, which makes
+it 1 at the step it is used in.
 """
 
 from __future__ import annotations

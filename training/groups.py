@@ -68,10 +68,16 @@ class Group:
         return {1.0: "solved", 0.0: "failed"}.get(scores[0], "equal")
 
     def shown(self, row: Row) -> Group:
-        """With a solution in the place of the last scored rollout; of the others the score counts, not a token."""
-        last = max(at for at, member in enumerate(self.members) if member.score is not None)
-        unread = [replace(member, row=None) for member in self.members]
-        return replace(self, members=[*unread[:last], Member(row=row, score=1.0), *unread[last + 1 :]])
+        """With a solution in the place of the last failure; where all failed, the others' scores alone count.
+
+        Where one alone failed it stays as it is: the solution would take its only contrast.
+        """
+        failures = [at for at, member in enumerate(self.members) if member.score == 0.0]
+        if len(failures) < 2:
+            return self
+        rest = self.members if max(self.scores) > 0 else [replace(member, row=None) for member in self.members]
+        last = failures[-1]
+        return replace(self, members=[*rest[:last], Member(row=row, score=1.0), *rest[last + 1 :]])
 
 
 @dataclass(kw_only=True, slots=True)
@@ -114,8 +120,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
     """Tasks taken."""
     kinds: dict[str, int] = {}
-    """Groups by `Group.kind`; `shown`: failed, and one rollout gave way to the reference; `surplus`: of use, but the
-    step had enough of them."""
+    """Groups by `Group.kind`; `shown`: all failed, and one gave way to the reference; `surplus`: of use, but the step
+    had enough of them."""
     sample_seconds: float = 0.0
     """Waiting for the policy."""
     env_seconds: float = 0.0
@@ -164,7 +170,7 @@ class Feed:
     ledger: Ledger
     report: Report
     demonstrate: Callable[[Task], Row | None] | None = None
-    """Gives the reference that is shown where a whole group fails; None = none is."""
+    """Gives the reference that is shown to a group with failures; None = none is."""
     tally: Tally = field(default_factory=lambda: Tally())
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while groups are played: who has it may change the weights."""
@@ -202,8 +208,9 @@ class Feed:
         made = self._grouped(chunk, played)
         kinds = [group.kind(self.settings.min_valid) for group in made]
         for at, task in enumerate(chunk):
-            if kinds[at] == "failed" and self.demonstrate and (row := self.demonstrate(task)):
-                made[at], kinds[at] = made[at].shown(row), "shown"
+            if kinds[at] in ("failed", "informative") and self.demonstrate and (row := self.demonstrate(task)):
+                made[at] = made[at].shown(row)
+                kinds[at] = "shown" if kinds[at] == "failed" else kinds[at]
         useful = [at for at, kind in enumerate(kinds) if kind in USEFUL]
         for at in useful[missing:]:
             kinds[at] = "surplus"
