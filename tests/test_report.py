@@ -130,8 +130,29 @@ def test_a_damaged_line_of_the_journal_is_told(tmp_path: Path) -> None:
     place.store.journal.close()
     (segment,) = (tmp_path / "work/store/journal").glob("*.jsonl")
     segment.write_bytes(segment.read_bytes().replace(b'"origin":"explored"', b'"origin":"exploded"', 1))
-    assert coevolve("report", "--workspace", place.root).code == 0
-    assert "1 lines of the journal are damaged" in (place.root / "runs/r001/report.html").read_text()
+    for _ in range(2):  # the first reads it, all others know of it from the store
+        assert coevolve("report", "--workspace", place.root).code == 0
+        assert "1 line of the journal is damaged" in (place.root / "runs/r001/report.html").read_text()
+
+
+def test_a_damaged_line_of_the_journal_is_told_by_all_that_tell_figures(tmp_path: Path) -> None:
+    place = make_story(tmp_path / "work")
+    place.store.journal.close()
+    (segment,) = (tmp_path / "work/store/journal").glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes().replace(b'"origin":"explored"', b'"origin":"exploded"'))
+    commands = [["status"], ["trace", RUN], ["trace", RUN, "--html", tmp_path / "t.html"], ["export", tmp_path / "out"]]
+    place.store.ingest()  # whoever comes later knows of it from the store
+    for command in commands:
+        told = coevolve(*command, "--workspace", place.root).out
+        assert "2 lines of the journal are damaged, and what stood there is missing here" in told
+    for page in ("t.html", "out/README.md"):
+        assert "2 lines of the journal are damaged" in (tmp_path / page).read_text()
+    assert json.loads(coevolve("status", "--json", "--workspace", place.root).out)["damaged"] == 2
+
+
+def test_a_whole_journal_is_no_news(place: Workspace) -> None:
+    for command in ("status", f"trace {RUN}"):
+        assert "damaged" not in coevolve(*command.split(), "--workspace", place.root).out
 
 
 def test_a_run_without_rows_is_told(tmp_path: Path) -> None:
@@ -167,12 +188,15 @@ def test_an_empty_workspace_is_told(tmp_path: Path) -> None:
     assert (done.code, "has no run yet" in done.err) == (2, True)
 
 
-def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
+def test_a_store_of_a_newer_version_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = make_story(tmp_path / "work")
     with place.store.reading() as connection:
         connection.execute("INSERT INTO migration VALUES (99, 'm099_future')")
     done = coevolve("report", "--workspace", place.root)
     assert (done.code, "upgrade coevolve" in done.err) == (1, True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Server, "serve_forever", lambda self: pytest.fail("it serves"))
+        assert coevolve("report", "--live", "--port", "0", "--workspace", place.root) == done
     *rest, store = _workspace(place)
     assert [finding["what"] for finding in rest] == ["config", "policy"]
     assert (store["state"], store["what"], store["fix"]) == ("fail", "store", "upgrade coevolve")
