@@ -12,7 +12,7 @@ _UNKNOWN = re.compile(r'Values list "(.+?)" does not have a column named "(.+?)"
 
 
 def offer(connection: Connection, query: str, words: str) -> str:
-    """What to add to DuckDB's `words` on a query: the nearest columns, if they are that a view lacks one, or nothing."""
+    """What to add to DuckDB's `words` on a query: the nearest columns if they are that a view lacks one, or nothing."""
     if not (found := _UNKNOWN.search(words)):
         return ""
     name, wrong = found.groups()
