@@ -131,6 +131,9 @@ def test_a_click_on_a_fold_opens_it(tab: Tab, pages: dict[str, str], name: str) 
     assert tab.complaints == []
 
 
+CANVAS = "document.querySelector('canvas[data-chart=scores]')"
+
+
 def of_many_suites(address: str) -> str:
     """The page with each of the two series of its scores four times."""
     path = Path(address.removeprefix("file://"))
@@ -147,10 +150,10 @@ def test_each_score_has_a_whisker_that_is_whole(tab: Tab, pages: dict[str, str],
     tab.open(of_many_suites(pages["report"]), size)
     whiskers: list[dict[str, Any]] = tab.value("seen.scores.whiskers")
     assert len(whiskers) == len({(each["x"], each["low"]) for each in whiskers}) == 8 * 4  # suites, versions
-    box = tab.value("document.querySelector('canvas[data-chart=scores]').getBoundingClientRect().toJSON()")
+    area, width = (tab.value(f"Chart.getChart({CANVAS}).{what}") for what in ("chartArea", "width"))
     for each in whiskers:
-        assert 1 <= each["x"] <= box["width"] - 1
-        assert 0 <= each["high"] < each["low"] <= box["height"]
+        assert area["left"] < each["x"] < width - 1  # neither over the axis nor over the edge
+        assert area["top"] <= each["high"] < each["low"] <= area["bottom"]
     assert tab.value("seen.difficulty.whiskers") == []  # a band, for one series hides nothing
 
 

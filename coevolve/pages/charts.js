@@ -45,7 +45,8 @@
     });
     const value = axis(chart.unit === "number" ? "" : chart.unit, { beginAtZero: true, suggestedMax: Math.max(0, ...chart.series.flatMap((each) => each.high || [])), ...(figured(chart) ? { grace: "12%" } : {}), stacked: Boolean(chart.stacked) });
     if (["signals", "candidates", "number", "tokens", "samples", "responses", "comparisons", "advice"].includes(chart.unit)) value.ticks.precision = 0;
-    const label = axis(chart.axis, { stacked: Boolean(chart.stacked) });
+    const broad = chart.kind === "bars" || (chart.series.length > 1 && chart.series.some((each) => each.low)); // room for whiskers
+    const label = axis(chart.axis, { stacked: Boolean(chart.stacked), offset: broad });
     return {
       animation: false, responsive: true, layout: { padding: { right: 14 } }, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
       interaction: { mode: "index", axis: chart.lying ? "y" : "x", intersect: false },
