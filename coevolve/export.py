@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from coevolve import protected
+from coevolve import damage, protected
 from coevolve.progress import progress
 from coevolve.workspace import Workspace
 from envs import registry
@@ -71,10 +71,12 @@ def export_command(
     run = place.run(run_id).id if run_id else None
     with _draft(target) as draft, place.store.browsing() as connection:
         names = protected.environments(place.store)
-        counts = _write(connection, draft, run, [] if include_protected else names)
+        lost = damage.damaged(place.store)
+        counts = _write(connection, draft, run, [] if include_protected else names, damage.remark(lost))
     words = [f"{target}: " + ", ".join(f"{count} {name}" for name, count in counts.items())]
     words += [protected.remark(protected.why(name), whole=include_protected) for name in names]
-    return {"folder": str(target), **counts, "protected": names}, "\n".join(words)
+    words += filter(None, [damage.remark(lost)])
+    return {"folder": str(target), **counts, "protected": names, "damaged": lost}, "\n".join(words)
 
 
 @contextmanager
@@ -112,7 +114,7 @@ def _export_native(place: Workspace, run: str, target: Path, include_protected: 
     return {"folder": str(target), "tasks": len(found) - len(left_out), "left_out": left_out}, "\n".join(words)
 
 
-def _write(connection: Connection, folder: Path, run: str | None, kept_back: list[str]) -> dict[str, int]:
+def _write(connection: Connection, folder: Path, run: str | None, kept_back: list[str], lost: str) -> dict[str, int]:
     counts = {}
     for name, query in QUERIES.items():
         sql = f"with kept_back(env) as (select unnest($kept_back::varchar[])) {query}"
@@ -121,7 +123,8 @@ def _write(connection: Connection, folder: Path, run: str | None, kept_back: lis
     configs = "\n".join(CONFIG.format(name=name) for name in QUERIES)
     runs = f"run {run}" if run else "all runs of a workspace"
     left_out = f"\nTexts of {', '.join(kept_back)} are left out: its licence forbids it.\n" if kept_back else ""
-    (folder / "README.md").write_text(CARD.format(configs=configs, runs=runs) + left_out)
+    missing = f"\n{lost}.\n" if lost else ""
+    (folder / "README.md").write_text(CARD.format(configs=configs, runs=runs) + left_out + missing)
     return counts
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from coevolve import damage
 from coevolve.standing import standing
 from coevolve.workspace import RunFolder, Workspace
 from store.db import Store
@@ -39,7 +40,7 @@ def figures(place: Workspace, run: RunFolder) -> Data:
             "about": found[0] if found else None,
             "standing": stands,
             "as_of": store.as_of,
-            "damaged": store.query("select count(*) from damage")[0][0],
+            "damaged": damage.remark(damage.damaged(store)),
             "totals": _totals(store, run.id),
             "charts": _charts(store, run.id),
             "rounds": store.table("select * exclude (run) from v_round where run = ? order by t", [run.id]),

@@ -86,12 +86,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def serve(place: Workspace, run: RunFolder, port: int, *, whole: bool = False) -> None:
-    """Serve until ctrl-C. UsageError for a port that is taken."""
+    """Serve until ctrl-C. UsageError for a port that is taken, and at once whatever error the first page has."""
     try:
         server = Server(place, run, port, whole=whole)
     except OSError as error:
         raise UsageError(f"--port {port}: {error.strerror or error}; give another, or 0 for a free one") from error
     with server:
+        server.page()
         sys.stderr.write(f"run {run.id} at {server.url}; ctrl-C ends it\n")
         sys.stderr.flush()
         with contextlib.suppress(KeyboardInterrupt):

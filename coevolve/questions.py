@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coevolve import guide, repair, rounds
+from coevolve import damage, guide, repair, rounds
 from coevolve.standing import standing
 from coevolve.standing import told as standing_told
 from coevolve.workspace import RunFolder, Workspace
@@ -50,10 +50,12 @@ def status_command(*, workspace: str | None, run_id: str | None, long: bool, **_
         "pending": guide.waiting(place, run),
         "open_signals": dict(open_signals),
         "now": standing(place, run),
+        "damaged": damage.damaged(place.store),
         "as_of": place.store.as_of,
     }
     table = [rounds.as_table(data["rounds"])] if long else shown
-    return data, [guide.stands(data), *table, standing_told(data["now"])]
+    lost = damage.remark(data["damaged"])
+    return data, [guide.stands(data), *table, standing_told(data["now"]), *filter(None, [lost])]
 
 
 def sql_command(*, workspace: str | None, query: str | None, path: str | None, **_: Any) -> Table:

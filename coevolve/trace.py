@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coevolve import page, protected
+from coevolve import damage, page, protected
 from coevolve.figures import TEXT, stories
 from coevolve.show import inert
 from coevolve.why import require_in_run
@@ -34,6 +34,8 @@ def trace_command(
     run = place.run(ref if ref in place.run_ids() else run_id)
     with place.store.browsing():
         data = _of_run(place.store, run) if ref == run.id else _of_task(place.store, run, ref)
+        data["damaged"] = damage.damaged(place.store)
+    lost = damage.remark(data["damaged"])
     licence = protected.licence(place.store, run.id) if html or otlp else None
     if licence and not include_protected:
         data["threads"] = [protected.thread(each) for each in data["threads"]]
@@ -43,12 +45,17 @@ def trace_command(
         from coevolve.otel import send
 
         count = send(data, otlp)
-        return {"spans": count, "endpoint": otlp}, "\n".join(filter(None, [f"{count} spans sent to {otlp}", note]))
+        sent = {"spans": count, "endpoint": otlp, "damaged": data["damaged"]}
+        return sent, _lines(f"{count} spans sent to {otlp}", note, lost)
     if html:
-        text = page.render("trace.html", {**data, "stamp": "", "licence": note})
+        text = page.render("trace.html", {**data, "damaged": lost, "stamp": "", "licence": note})
         written, words = page.write(Path(html), text, option="--html")
-        return written, "\n".join(filter(None, [words, note]))
-    return data, _told(data)
+        return {**written, "damaged": data["damaged"]}, _lines(words, note, lost)
+    return data, [*_told(data), *filter(None, [lost])]
+
+
+def _lines(*words: str) -> str:
+    return "\n".join(filter(None, words))
 
 
 def _of_run(store: Store, run: RunFolder) -> Data:

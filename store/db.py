@@ -36,6 +36,7 @@ from store.migrations import migrate
 from store.repair import FRESH, Rebuilt, bad_segments, differences, journal_problems, salvage
 from store.rows import Row
 from store.schema import KINDS, columns, insertion, kind_of
+from store.typo import offer
 
 log = logging.getLogger(__name__)
 
@@ -531,7 +532,8 @@ def _ask(connection: Connection, query: str) -> Table:
     except duckdb.Error as error:
         if _is_damage(error):
             raise
-        raise UsageError(f"sql: {_one_line(error)}") from error
+        words = _one_line(error)
+        raise UsageError(f"sql: {words}{offer(connection, query, words)}") from error
 
 
 def _translated(path: Path, error: duckdb.Error, *, opening: bool = False) -> StoreError:

@@ -27,6 +27,7 @@ from tests.store_rows import exploration, step, task, trajectory
 
 RUN = "r001"
 ITERATIONS = 3
+HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror="document.title=1">\x1b[31m\u202e'
 SEEDS = [task(number, difficulty=1.0 + number) for number in range(4)]
 """Task 0 is learnt and then forgotten, 1 is a boundary all along, 2 is always solved, 3 never."""
 MADE = [task(10 + number, origin="explored", difficulty=4.0) for number in range(2)]
@@ -42,6 +43,14 @@ def make_story(root: Path, **versions: Any) -> Workspace:
     folder = place.create_run({})
     folder.update(created_at=1000.0, rounds=4)
     place.store.append(story())
+    return place
+
+
+def make_hostile_story(root: Path) -> Workspace:
+    """The same, with a rollout of the boundary task that writes HTML, escapes and a megabyte."""
+    place = make_story(root)
+    evil = trajectory(SEEDS[1].id, 0, run=RUN, t=3, score=0.0, policy_version=3, steps=2)
+    place.store.append(evil, step(evil, ["SELECT"], action=HOSTILE, observation="x" * 1_000_000), step(evil, [], 1))
     return place
 
 

@@ -240,6 +240,38 @@ def test_hostile_calls_are_answered_and_the_server_goes_on(calls: list[tuple[str
     assert verdict(played(play, tasks=SQL.seed_tasks()[:1])) == ("scored", 1.0, False)
 
 
+HUGE = "x" * 5_000_000
+MALFORMED: list[tuple[str, dict[str, Any], str]] = [
+    ("run_sql", {}, "run_sql takes the argument sql"),
+    ("run_sql", {"sql": 3}, "the argument sql must be text"),
+    ("run_sql", {"sql": ["SELECT 1"]}, "the argument sql must be text"),
+    ("run_sql", {"sql": "SELECT 1", "more": 1}, "run_sql takes the argument sql"),
+    ("run_sql", {"sql": f"SELECT '{HUGE}'"}, "the statement has more than"),
+    ("submit_sql", {}, "submit_sql takes the argument sql"),
+    ("new_episode", {"task": 7}, "the argument task must be text"),
+    ("new_episode", {"task": HUGE}, "there is no task"),
+    ("finish", {"now": True}, "finish takes no argument 'now'"),
+    (HUGE, {}, "there is no tool xxx"),
+]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_malformed_calls_are_errors_that_end_no_episode(mode: str) -> None:
+    task = SQL.seed_tasks()[0]
+
+    async def play(client: Client) -> tuple[list[CallToolResult], CallToolResult]:
+        await client.call_tool("new_episode", {"task": task.id})
+        answers = [await client.call_tool(name, args) for name, args, _ in MALFORMED]
+        return answers, await client.call_tool("submit_sql", {"sql": task.reference})
+
+    answers, last = played(play, mode=mode)
+    for (_, _, words), answer in zip(MALFORMED, answers, strict=True):
+        assert answer.is_error
+        assert words in text(answer)
+        assert len(text(answer)) < 1000
+    assert verdict(last) == ("scored", 1.0, False)
+
+
 def test_text_that_cannot_be_sent_is_sent_as_it_can_be() -> None:
     class Broken(EchoSession):
         async def act(self, message: Message) -> Observation:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -20,10 +18,8 @@ from coevolve.doctor import _workspace
 from coevolve.live import Server
 from coevolve.workspace import Workspace
 from tests.cli import coevolve
-from tests.store_rows import step, trajectory
-from tests.story import RUN, SEEDS, make_story
-
-HOSTILE = '</script><script>document.title="owned"</script><img src=x onerror="document.title=1">\x1b[31m\u202e'
+from tests.store_rows import trajectory
+from tests.story import RUN, SEEDS, make_hostile_story, make_story
 
 
 class Page(HTMLParser):
@@ -61,11 +57,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The story, with a rollout of the boundary task that writes HTML, escapes and a megabyte."""
-    place = make_story(tmp_path_factory.mktemp("report") / "work")
-    evil = trajectory(SEEDS[1].id, 0, run=RUN, t=3, score=0.0, policy_version=3, steps=2)
-    place.store.append(evil, step(evil, ["SELECT"], action=HOSTILE, observation="x" * 1_000_000), step(evil, [], 1))
-    return place
+    return make_hostile_story(tmp_path_factory.mktemp("report") / "work")
 
 
 @pytest.fixture(scope="module")
@@ -113,25 +105,39 @@ def test_what_a_policy_wrote_stays_inert(report: Path) -> None:
     assert len(text) < 1_000_000
 
 
-def test_chromium_draws_it_without_a_complaint(report: Path, tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no chromium here")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={tmp_path}"]
-    line = [browser, *flags, "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", f"file://{report}"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=True)
-    assert 'data-drawn="8"' in done.stdout
-    assert "<title>r001 - coevolve report</title>" in done.stdout
-    assert [said for said in done.stderr.splitlines() if "CONSOLE" in said] == []
-
-
 def test_a_damaged_line_of_the_journal_is_told(tmp_path: Path) -> None:
     place = make_story(tmp_path / "work")
     place.store.journal.close()
     (segment,) = (tmp_path / "work/store/journal").glob("*.jsonl")
     segment.write_bytes(segment.read_bytes().replace(b'"origin":"explored"', b'"origin":"exploded"', 1))
-    assert coevolve("report", "--workspace", place.root).code == 0
-    assert "1 lines of the journal are damaged" in (place.root / "runs/r001/report.html").read_text()
+    for _ in range(2):  # the first reads it, all others know of it from the store
+        assert coevolve("report", "--workspace", place.root).code == 0
+        assert "1 line of the journal is damaged" in (place.root / "runs/r001/report.html").read_text()
+
+
+def test_a_damaged_line_of_the_journal_is_told_by_all_that_tell_figures(tmp_path: Path) -> None:
+    place = make_story(tmp_path / "work")
+    place.store.journal.close()
+    (segment,) = (tmp_path / "work/store/journal").glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes().replace(b'"origin":"explored"', b'"origin":"exploded"'))
+    commands: list[list[str | Path]] = [
+        ["status"],
+        ["trace", RUN],
+        ["trace", RUN, "--html", tmp_path / "t.html"],
+        ["export", tmp_path / "out"],
+    ]
+    place.store.ingest()  # whoever comes later knows of it from the store
+    for command in commands:
+        told = coevolve(*command, "--workspace", place.root).out
+        assert "2 lines of the journal are damaged, and what stood there is missing here" in told
+    for page in ("t.html", "out/README.md"):
+        assert "2 lines of the journal are damaged" in (tmp_path / page).read_text()
+    assert json.loads(coevolve("status", "--json", "--workspace", place.root).out)["damaged"] == 2
+
+
+def test_a_whole_journal_is_no_news(place: Workspace) -> None:
+    for command in ("status", f"trace {RUN}"):
+        assert "damaged" not in coevolve(*command.split(), "--workspace", place.root).out
 
 
 def test_a_run_without_rows_is_told(tmp_path: Path) -> None:
@@ -167,12 +173,15 @@ def test_an_empty_workspace_is_told(tmp_path: Path) -> None:
     assert (done.code, "has no run yet" in done.err) == (2, True)
 
 
-def test_a_store_of_a_newer_version_is_told(tmp_path: Path) -> None:
+def test_a_store_of_a_newer_version_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = make_story(tmp_path / "work")
     with place.store.reading() as connection:
         connection.execute("INSERT INTO migration VALUES (99, 'm099_future')")
     done = coevolve("report", "--workspace", place.root)
     assert (done.code, "upgrade coevolve" in done.err) == (1, True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Server, "serve_forever", lambda self: pytest.fail("it serves"))
+        assert coevolve("report", "--live", "--port", "0", "--workspace", place.root) == done
     *rest, store = _workspace(place)
     assert [finding["what"] for finding in rest] == ["config", "policy"]
     assert (store["state"], store["what"], store["fix"]) == ("fail", "store", "upgrade coevolve")

@@ -48,6 +48,13 @@ def test_reference_and_expected_are_json(store: Store) -> None:
         ("SELCT 1", 'syntax error at or near "SELCT"'),
         ("SELECT tokns FROM step", 'Candidate bindings: "tokens"'),
         ("SELECT s.indx FROM step s", '"index"'),
+        ("SELECT step.tokns FROM step", '"tokens"'),
+        ("SELECT v_rollout.stps FROM v_rollout", "nearest columns of v_rollout are steps, "),
+        (
+            "SELECT r.stps FROM v_rollout AS r JOIN task t ON t.id = r.task_id",
+            "nearest columns of v_rollout are steps, ",
+        ),
+        ("SELECT x.stps FROM (SELECT 1 AS steps) x", 'does not have a column named "stps"'),
         ("SELECT * FROM tsk", 'Did you mean "task"?'),
         ("SELECT world::INT FROM task", "Could not convert string 'shop'"),
         ("SELECT 'x' + 1", "Could not choose a best candidate function"),

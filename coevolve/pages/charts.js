@@ -19,28 +19,34 @@
     const band = set && set.low ? ` [${say(set.low[item.dataIndex])} - ${say(set.high[item.dataIndex])}]` : "";
     return ` ${item.dataset.label}: ${say(set ? set.values[item.dataIndex] : item.raw)}${band} ${unit}`;
   };
-  // Intervals as whiskers, where the bands of several series would hide each other; a bar's figure at its end.
-  const marks = { id: "marks", afterDatasetsDraw: ({ ctx, data: { datasets }, scales, options: { indexAxis } }) => {
+  const figured = (chart) => chart.kind === "bars" && chart.series.length === 1 && !chart.stacked;
+  // Intervals as whiskers, where the bands of several series would hide each other; a lone bar's figure at its end.
+  const marks = (chart) => ({ id: "marks", afterDatasetsDraw: ({ ctx, data: { datasets }, scales }) => {
     ctx.save();
+    const apart = Math.min(6, 24 / datasets.length); // however many, within the padding
     datasets.forEach((set, at) => set.low && set.data.forEach((_, index) => {
       if (set.low[index] === null) return;
-      const x = scales.x.getPixelForValue(index) + 6 * (at - (datasets.length - 1) / 2);
+      const x = scales.x.getPixelForValue(index) + apart * (at - (datasets.length - 1) / 2);
       ctx.strokeStyle = set.borderColor; ctx.globalAlpha = 0.7; ctx.lineWidth = 2; ctx.beginPath();
       ctx.moveTo(x, scales.y.getPixelForValue(set.low[index])); ctx.lineTo(x, scales.y.getPixelForValue(set.high[index])); ctx.stroke();
     }));
     ctx.globalAlpha = 1; ctx.fillStyle = colour("--text"); ctx.textBaseline = "middle"; ctx.font = "12px system-ui, sans-serif";
-    if (indexAxis === "y" && datasets.length === 1) datasets[0].data.forEach((value, index) =>
-      ctx.fillText(Number(value).toLocaleString(undefined, { maximumFractionDigits: 2 }), scales.x.getPixelForValue(value) + 5, scales.y.getPixelForValue(index)));
+    ctx.textAlign = chart.lying ? "left" : "center";
+    if (figured(chart)) datasets[0].data.forEach((value, index) => {
+      const [x, y] = chart.lying ? [scales.x.getPixelForValue(value) + 5, scales.y.getPixelForValue(index)] : [scales.x.getPixelForValue(index), scales.y.getPixelForValue(value) - 8];
+      ctx.fillText(Number(value).toLocaleString(undefined, { maximumFractionDigits: 2 }), x, y);
+    });
     ctx.restore();
-  } };
+  } });
   const options = (chart) => {
     const axis = (title, rest) => ({
       title: { display: Boolean(title), text: title, color: colour("--faint") }, ticks: { color: colour("--faint") },
       grid: { color: colour("--line") }, ...rest,
     });
-    const value = axis(chart.unit === "number" ? "" : chart.unit, { beginAtZero: true, suggestedMax: Math.max(0, ...chart.series.flatMap((each) => each.high || [])), ...(chart.lying ? { grace: "12%" } : {}), stacked: Boolean(chart.stacked) });
+    const value = axis(chart.unit === "number" ? "" : chart.unit, { beginAtZero: true, suggestedMax: Math.max(0, ...chart.series.flatMap((each) => each.high || [])), ...(figured(chart) ? { grace: "12%" } : {}), stacked: Boolean(chart.stacked) });
     if (["signals", "candidates", "number", "tokens", "samples", "responses", "comparisons", "advice"].includes(chart.unit)) value.ticks.precision = 0;
-    const label = axis(chart.axis, { stacked: Boolean(chart.stacked) });
+    const broad = chart.kind === "bars" || (chart.series.length > 1 && chart.series.some((each) => each.low)); // room for whiskers
+    const label = axis(chart.axis, { stacked: Boolean(chart.stacked), offset: broad });
     return {
       animation: false, responsive: true, layout: { padding: { right: 14 } }, maintainAspectRatio: false, indexAxis: chart.lying ? "y" : "x",
       interaction: { mode: "index", axis: chart.lying ? "y" : "x", intersect: false },
@@ -57,7 +63,7 @@
       const chart = data[canvas.dataset.chart];
       const datasets = chart.series.flatMap(chart.kind === "lines" ? line(chart.series.length > 1) : bar);
       const type = chart.kind === "lines" ? "line" : "bar";
-      drawn.push(new Chart(canvas, { type, data: { labels: chart.labels, datasets }, options: options(chart), plugins: [marks] }));
+      drawn.push(new Chart(canvas, { type, data: { labels: chart.labels, datasets }, options: options(chart), plugins: [marks(chart)] }));
     });
     document.documentElement.dataset.drawn = drawn.length;
   };
