@@ -221,7 +221,9 @@ def _warn(text: str, pause: float) -> None:
 def _unreadable(error: BaseException | None) -> str | None:
     """How Python's JSON reader failed over arguments that the model wrote: litellm takes that for a server's fault, and
     it is the model's own. None: it is something else."""
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # one that is raised again while it is handled is in a circle
+        seen.add(id(error))
         words = str(error)
         deep = isinstance(error, RecursionError) and "decoding a JSON" in words
         if deep or (type(error) is ValueError and words.startswith("Exceeds the limit")):

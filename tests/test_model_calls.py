@@ -143,3 +143,18 @@ def test_an_unknown_spec_is_bad_input(spec: str) -> None:
 def test_an_environment_without_an_explorer_is_bad_input() -> None:
     with pytest.raises(UsageError, match="echo"):
         chat_model("procedural", ModelSettings(), env="echo", seed=0)
+
+
+def test_an_error_in_a_circle_of_errors_is_told_like_any_other() -> None:
+    """One object raised by several calls at once gets a circle of contexts."""
+    first, second = RuntimeError("gone"), KeyError("gone too")
+    first.__context__, second.__context__ = second, first
+
+    async def ask() -> None:
+        async def raises() -> None:
+            raise first
+
+        await model._retried(raises, ModelSettings(attempts=1))
+
+    with pytest.raises(ModelUnavailable, match="RuntimeError: gone"):
+        asyncio.run(ask())
