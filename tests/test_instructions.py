@@ -80,8 +80,8 @@ def test_user_and_assistant_are_read_too(tmp_path: Path) -> None:
             {"instruction": "a", "output": "\ud800"},
             "output: half a character (a lone surrogate), which UTF-8 can't hold",
         ),
-        ({"instruction": "a", "output": "b", "id": [1]}, "id: [1] is no text and no number"),
-        ({"instruction": "a", "output": "b", "id": True}, "id: True is no text and no number"),
+        ({"instruction": "a", "output": "b", "id": [1]}, "id: [1] is no text and no whole number"),
+        ({"instruction": "a", "output": "b", "id": True}, "id: True is no text and no whole number"),
     ],
 )
 def test_what_is_not_alpaca_is_told(tmp_path: Path, record: Any, fault: str) -> None:
