@@ -248,10 +248,10 @@ def test_a_judge_that_keeps_a_schema_is_given_one(work: Path, tmp_path: Path, se
 # ---- an endpoint in trouble
 
 
-@pytest.mark.parametrize("trouble", [status(429, "0"), status(503), cut(), tarpit(1.5)])
+@pytest.mark.parametrize("trouble", [status(429, "0"), status(503), cut(), tarpit(6.0)])
 def test_passing_trouble_changes_nothing(tmp_path: Path, trouble: Behaviour) -> None:
     with serve(trouble, roles(), trouble, trouble, roles()) as fake:
-        work = workspace(tmp_path / "work", fake.url, concurrency=2, timeout_s=1.0)
+        work = workspace(tmp_path / "work", fake.url, concurrency=2, timeout_s=4.0)
         source = write_alpaca(tmp_path / "in.jsonl", 4)
         done = run(work, source, *mode("advise"))
         assert done.code == 0, done.err
