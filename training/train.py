@@ -102,8 +102,7 @@ def _grpo(
     parent, folder = checkpoint.required(job.checkpoints, version), resolve(job.policy)
     if version and parent.on is None:
         raise UsageError(OTHER_METHOD.format("grpo", "sft"))
-    reference = checkpoint.layers(job.checkpoints, 0)
-    settings = job.settings
+    reference, tools = checkpoint.layers(job.checkpoints, 0), job.settings.collect.tools
     engine = engines.any(folder, spec=job.policy)  # `train_iteration` loads the trainer's weights first of all
     own = job.checkpoints / str(version) if parent.on is not None and parent.weights else None
     update = Job(
@@ -125,7 +124,7 @@ def _grpo(
         seed=job.seed,
         ledger=ledger,
         report=report,
-        demonstrate=demonstrations(job.env, folder, tools=settings.collect.tools) if settings.grpo.demonstrate else None,
+        demonstrate=demonstrations(job.env, folder, tools=tools) if job.settings.grpo.demonstrate else None,
     )
     last, figures = train_iteration(update, feed, engine)
     counts = summary(feed.outcomes) | figures
