@@ -50,10 +50,10 @@ threads = 1
 batch = 128
 
 [train.collect]
-tasks = 80
+tasks = 60
 rollouts = 4
 temperature = 0.8
-max_tokens = 48
+max_tokens = 32
 
 [train.grpo]
 lr = 6e-4
@@ -81,7 +81,7 @@ class Result:
     arm: str
     seed: int
     seconds: float
-    """Of the loop: training, signals, exploration, validation."""
+    """Of all phases but evaluation: seed tasks, warm start, training, signals, exploration, validation, snapshots."""
     tasks: int
     """Of the last D_t that was trained on."""
     steps: int
@@ -145,7 +145,7 @@ def read(space: Workspace, arm: str, seed: int) -> Result:
         json.loads(found)
         for (found,) in store.query("select counts::varchar from phase where run = ? and name = 'train'", [run_id])
     ]
-    looped = "name in ('train', 'signals', 'explore', 'validate', 'snapshot')"
+    looped = "name <> 'eval'"
     return Result(
         arm=arm,
         seed=seed,
