@@ -40,7 +40,7 @@ policy = "smollm2"
 
 [seed_set]
 seeds = -1
-unguided = 250
+unguided = 160
 
 [train]
 method = "{method}"
@@ -50,13 +50,15 @@ threads = 1
 batch = 128
 
 [train.collect]
-tasks = 60
+tasks = 64
 rollouts = 4
 temperature = 0.8
 max_tokens = 32
 
 [train.grpo]
-lr = 6e-4
+groups = 8
+lr = 1.2e-3
+decay = 0.75
 beta = 0.0
 demonstrate = true
 
@@ -145,7 +147,7 @@ def read(space: Workspace, arm: str, seed: int) -> Result:
         json.loads(found)
         for (found,) in store.query("select counts::varchar from phase where run = ? and name = 'train'", [run_id])
     ]
-    looped = "name <> 'eval'"
+    looped = "not starts_with(name, 'eval')"
     return Result(
         arm=arm,
         seed=seed,
