@@ -1,11 +1,12 @@
 """Output tokens/s of a vLLM server against transformers' own `generate`, and what our loop and weight sync add.
 
-    python -m benchmarks.vllm [--policy smollm2] [--sequences 32] [--prompt 200] [--tokens 48] [--repeat 3]
+    python -m benchmarks.vllm [--policy smollm2] [--sequences 32] [--group 8] [--prompt 200] [--tokens 48] [--repeat 3]
 
-The server, `generate` (same weights, bfloat16 on a machine where it is fast) and our rollout loop take turns in one
-run, the fastest of each counts, and no sequence may end early. `list` is one request with all prompts, the least that
-a server can be asked; `loop` is `envs.rollout.play` over as many single-turn episodes of an environment that does
-nothing. Needs vLLM.
+Twice: with prompts that have nothing in common, and with groups of as many rollouts of one prompt as GRPO samples (the
+server's prefix cache is emptied before each take). The server, `generate` (same weights, bfloat16 on a machine where
+it is fast) and our rollout loop take turns in one run, the fastest of each counts, and no sequence may end early.
+`list` is one request with all prompts, the least that a server can be asked; `loop` is `envs.rollout.play` over as many
+single-turn episodes of an environment that does nothing. Needs vLLM.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,17 @@ def texts(tokenizer: Any, count: int, length: int) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Of one take, or the least of several."""
+
+    theirs: float
+    """transformers' `generate`."""
+    listed: float
+    looped: float
+    sync: float
+
+
 def generate(model: Any, tokenizer: Any, prompts: Sequence[list[int]], tokens: int) -> float:
     tokenizer.padding_side = "left"
     started = time.perf_counter()
@@ -109,46 +122,60 @@ def loop(policy: VLLMPolicy, messages: Sequence[str], tokens: int) -> float:
     return seconds
 
 
+def take(policy: VLLMPolicy, model: Any, tokenizer: Any, messages: Sequence[str], tokens: int) -> Seconds:
+    prompts = [encode(tokenizer, [{"role": "user", "content": text}]) for text in messages]
+    return Seconds(
+        theirs=generate(model, tokenizer, prompts, tokens),
+        listed=one_list(policy, prompts, tokens),
+        looped=loop(policy, messages, tokens),
+        sync=policy.load(model.state_dict().items(), version=0, step=0),
+    )
+
+
+def told(name: str, takes: Sequence[Seconds], total: int) -> str:
+    """The least of all takes; `total` tokens were written in each."""
+    best = Seconds(*(min(getattr(each, field.name) for each in takes) for field in fields(Seconds)))
+    rows = (("transformers generate", best.theirs), ("vLLM, one list", best.listed), ("vLLM, our loop", best.looped))
+    lines = [f"{words:22} {seconds:6.2f} s  {total / seconds:6.0f} tokens/s" for words, seconds in rows]
+    lines += [
+        f"vLLM / transformers    {best.theirs / best.listed:6.2f}   (goal 2)",
+        f"our loop / one list    {best.listed / best.looped:6.2f}   (goal 0.9)",
+        f"weight sync            {best.sync:6.2f} s (goal 2)",
+    ]
+    return "\n".join([name, *lines])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="smollm2")
     parser.add_argument("--sequences", type=int, default=32)
+    parser.add_argument("--group", type=int, default=8, help="sequences of one prompt, the second time")
     parser.add_argument("--prompt", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--repeat", type=int, default=3, help="alternating runs of each; the fastest counts")
     options = parser.parse_args()
+    if options.sequences % options.group:
+        parser.error(f"--group {options.group}: not a divisor of --sequences {options.sequences}")
 
     folder = resolve(options.policy)
     prepare(ModelSettings(), seed=0)
     tokenizer, model = load_tokenizer(folder), load_model(folder, "auto")
-    messages = texts(tokenizer, options.sequences, options.prompt)
-    prompts = [encode(tokenizer, [{"role": "user", "content": text}]) for text in messages]
     with tempfile.TemporaryDirectory() as home:
         engine = EngineSettings(backend="vllm")
         policy = VLLMPolicy(folder, spec=options.policy, run="bench", home=Path(home), engine=engine)
         policy._speaker.stops = []  # no sequence ends early
         try:
-            times: list[tuple[float, ...]] = []
-            for at in range(options.repeat):
-                times.append(
-                    (
-                        generate(model, tokenizer, prompts, options.tokens),
-                        one_list(policy, prompts, options.tokens),
-                        loop(policy, messages, options.tokens),
-                        policy.load(model.state_dict().items(), version=at, step=at),
-                    )
-                )
-                print(f"take {at + 1}: " + ", ".join(f"{seconds:.2f}" for seconds in times[-1]), file=sys.stderr)
+            for group in dict.fromkeys((1, options.group)):
+                distinct = texts(tokenizer, options.sequences // group, options.prompt)
+                messages = [text for text in distinct for _ in range(group)]
+                takes = []
+                for at in range(options.repeat):
+                    takes.append(take(policy, model, tokenizer, messages, options.tokens))
+                    print(f"take {at + 1}: {takes[-1]}", file=sys.stderr)
+                name = f"{len(distinct)} prompts of {options.prompt} tokens, {group} sequences of each"
+                print(told(name, takes, options.sequences * options.tokens), end="\n\n", flush=True)
         finally:
             policy.close()
-    theirs, listed, looped, synced = (min(each) for each in zip(*times, strict=True))
-    total = options.sequences * options.tokens
-    print(f"{options.sequences} sequences, prompts of {min(map(len, prompts))}-{max(map(len, prompts))} tokens")
-    for name, seconds in (("transformers generate", theirs), ("vLLM, one list", listed), ("vLLM, our loop", looped)):
-        print(f"{name:22} {seconds:6.2f} s  {total / seconds:6.0f} tokens/s")
-    print(f"vLLM / transformers    {theirs / listed:6.2f}   (goal 2)")
-    print(f"our loop / one list    {listed / looped:6.2f}   (goal 0.9)")
-    print(f"weight sync            {synced:6.2f} s (goal 2)")
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "moment": moment, "pretty": pretty, "cut": cut}
+    made.filters |= {"number": number, "moment": moment, "pretty": pretty, "cut": cut, "counted": counted}
     return made
 
 
@@ -138,6 +138,11 @@ def moment(seconds: float) -> str:
 def pretty(value: Any) -> str:
     """A text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
+
+
+def counted(count: float, noun: str) -> str:
+    """`1 step`, `1,200 steps`."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def cut(text: str, limit: int = 4000) -> str:

@@ -78,8 +78,8 @@ def why_command(*, workspace: str | None, run_id: str | None, task: str, **_: An
 
     place = Workspace.find(workspace)
     run = place.run(run_id)
-    data = history(place.store, run.id, task)
-    return data, told(data)
+    data = history(place.store, run.id, task) | {"damaged": damage.damaged(place.store)}
+    return data, [told(data), *filter(None, [damage.remark(data["damaged"])])]
 
 
 def check_command(*, workspace: str | None, **_: Any) -> Result:

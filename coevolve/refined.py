@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from coevolve import page, refine_job, refined_page
+from coevolve import damage, page, refine_job, refined_page
 from coevolve.refine_job import Manifest
 from coevolve.workspace import Workspace
 from store.db import Store, Table
@@ -54,6 +54,7 @@ def summary(place: Workspace, job: Manifest) -> tuple[dict[str, Json], list[Any]
         "advice": advice(store, job),
         "roles": _roles(store, job.id),
         "failed": _dicts(store.table(_FAILED, [job.id])),
+        "damaged": damage.damaged(store),
     }
     data |= _spent(data)
     return data, _told(data)
@@ -177,7 +178,8 @@ def _told(data: dict[str, Json]) -> list[Any]:
         shown += ["failed, and in the output as they were:", _table(data["failed"][:SHOWN])]
     if len(data["failed"]) > SHOWN:
         shown.append(f"... and {len(data['failed']) - SHOWN} more (--json has all)")
-    return [*shown, f"written: {data['out']}" if data["out"] else f"unfinished; --resume goes on with {data['job']}"]
+    shown.append(f"written: {data['out']}" if data["out"] else f"unfinished; --resume goes on with {data['job']}")
+    return [*shown, *filter(None, [damage.remark(data["damaged"])])]
 
 
 def _histogram(counts: dict[str, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coevolve import damage
 from coevolve.page import render
 from store.rows import Json
 
@@ -13,7 +14,8 @@ Data = dict[str, Any]
 def page(data: dict[str, Json]) -> str:
     """The HTML of a summary (coevolve/refined.py)."""
     shown = charts(data)
-    return render("refined.html", {"job": data, "charts": shown, "stamp": ""}, charts=shown)
+    lost = damage.remark(data["damaged"])
+    return render("refined.html", {"job": data, "charts": shown, "damaged": lost, "stamp": ""}, charts=shown)
 
 
 def charts(data: dict[str, Json]) -> dict[str, Data]:

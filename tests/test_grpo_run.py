@@ -127,6 +127,15 @@ def test_without_kl_there_is_no_kl(tmp_path: Path) -> None:
     assert len(of(Step, ran.rows)) >= 48
 
 
+def test_the_learning_rate_decays_from_version_to_version(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"grpo": GrpoSettings(groups=4, lr=1e-2, decay=1e-9, beta=0)})
+    ran = run(tmp_path, 0, settings=settings) | run(tmp_path, 1, settings=settings)
+    rates = {(row.t, row.value) for row in of(Metric, ran.rows) if row.name == "lr"}
+    assert sorted(rates) == [(0, 1e-2), (1, pytest.approx(1e-11))]
+    one, two = (load_file(tmp_path / f"checkpoints/{version}/adapter_model.safetensors") for version in (1, 2))
+    assert 0 < max((one[name] - two[name]).abs().max() for name in one) < 1e-8, "in the first step too"
+
+
 def test_a_disk_that_takes_no_checkpoint_ends_it_with_the_way_on(tmp_path: Path) -> None:
     run(tmp_path, 0, score=lambda said: 0.0)
     (tmp_path / "checkpoints/.steps-1").write_text("no folder can be here")

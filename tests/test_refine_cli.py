@@ -90,6 +90,19 @@ def test_a_job_as_a_page_with_charts(work: Path, tmp_path: Path) -> None:
     assert {name for name in charts if f'data-chart="{name}"' in text} == {n for n in charts if charts[n]["series"]}
 
 
+def test_a_damaged_line_of_the_journal_is_told(work: Path, tmp_path: Path) -> None:
+    run(work, write_alpaca(tmp_path / "in.jsonl", 2))
+    for segment in (work / "store/journal").glob("*.jsonl"):
+        segment.write_bytes(segment.read_bytes().replace(b'"outcome":"improved"', b'"outcome":"improvad"', 1))
+    (work / "store/index.duckdb").unlink()  # it is made again from the journal
+    shown = coevolve("refined", "--html", tmp_path / "job.html", "--workspace", work)
+    assert shown.code == 0, shown.err
+    words = "1 line of the journal is damaged, and what stood there is missing here"
+    assert words in (tmp_path / "job.html").read_text()
+    assert words in coevolve("refined", "--workspace", work).out
+    assert told(work)["damaged"] == 1
+
+
 def test_a_page_cannot_take_the_place_of_a_folder(work: Path, tmp_path: Path) -> None:
     run(work, write_alpaca(tmp_path / "in.jsonl", 1))
     refused = coevolve("refined", "--html", tmp_path, "--workspace", work)

@@ -122,6 +122,7 @@ def test_a_damaged_line_of_the_journal_is_told_by_all_that_tell_figures(tmp_path
     segment.write_bytes(segment.read_bytes().replace(b'"origin":"explored"', b'"origin":"exploded"'))
     commands: list[list[str | Path]] = [
         ["status"],
+        ["why", SEEDS[1].id],
         ["trace", RUN],
         ["trace", RUN, "--html", tmp_path / "t.html"],
         ["export", tmp_path / "out"],
@@ -136,7 +137,7 @@ def test_a_damaged_line_of_the_journal_is_told_by_all_that_tell_figures(tmp_path
 
 
 def test_a_whole_journal_is_no_news(place: Workspace) -> None:
-    for command in ("status", f"trace {RUN}"):
+    for command in ("status", f"why {SEEDS[1].id}", f"trace {RUN}"):
         assert "damaged" not in coevolve(*command.split(), "--workspace", place.root).out
 
 

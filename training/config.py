@@ -86,7 +86,9 @@ class GrpoSettings(BaseModel):
     groups: int = Field(default=4, ge=1)
     """Tasks per optimiser step, each with K rollouts of which not all scored the same."""
     lr: float = Field(default=1e-4, gt=0)
-    """Of AdamW, constant over all iterations."""
+    """Of AdamW, constant within an iteration."""
+    decay: float = Field(default=1.0, gt=0, le=1)
+    """Factor on `lr` from one version to the next; 1 = constant."""
     beta: float = Field(default=0.01, ge=0)
     """Weight of the KL divergence to version 0, the fixed reference; 0 = none, and no second forward pass."""
     epsilon: float = Field(default=0.2, gt=0)

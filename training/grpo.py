@@ -303,7 +303,7 @@ def arguments(job: Job) -> GRPOConfig:
         beta=settings.grpo.beta,
         use_bias_correction_kl=True,  # the KL is of pi, but pi_old sampled: DeepSeek-V3.2, arXiv 2512.02556
         temperature=settings.collect.temperature,
-        learning_rate=settings.grpo.lr,
+        learning_rate=settings.grpo.lr * settings.grpo.decay**job.version,
         lr_scheduler_type="constant",
         max_steps=1,
         seed=job.seed % 2**32,
@@ -375,6 +375,15 @@ class Loop(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
         self.real = len(groups)
         self.server.groups = ranks.mine(groups)
         return bool(groups)
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, lr_scheduler: Any = None, **_: Any
+    ) -> None:
+        """The checkpoint has the learning rate of the version before."""
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] = args.learning_rate
+        schedule = getattr(lr_scheduler, "scheduler", lr_scheduler)
+        schedule.base_lrs = schedule._last_lr = [args.learning_rate] * len(optimizer.param_groups)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         self.steps = state.global_step
