@@ -61,6 +61,12 @@ def ahead(staleness: int) -> TrainSettings:
     return SETTINGS.model_copy(update={"engine": EngineSettings(backend="vllm"), "grpo": grpo})
 
 
+def batched(staleness: int) -> TrainSettings:
+    """The same with a sampler in this process, which samples several steps at once."""
+    grpo = SETTINGS.grpo.model_copy(update={"staleness": staleness})
+    return SETTINGS.model_copy(update={"grpo": grpo, "model": ModelSettings(dtype="float32", threads=1, batch=24)})
+
+
 def even(said: str) -> float:
     """An even number of bytes wins: a random policy does so about every second time."""
     return float(len(said.encode()) % 2 == 0)
@@ -221,7 +227,9 @@ def a_trainer(
 
 if __name__ == "__main__":
     place, iteration, *more = sys.argv[1:]
-    if more:
+    if os.environ.get("AT_ONCE"):
+        run_stored(Path(place), int(iteration), score=coin, settings=batched(int(os.environ["AT_ONCE"])))
+    elif more:
         run_stored(Path(place), int(iteration), score=coin, settings=ahead(int(more[0])), engines=BesideEngines)
     else:
         run_stored(Path(place), int(iteration), settings=FULL if os.environ.get("WEIGHTS") == "full" else SETTINGS)

@@ -98,17 +98,6 @@ def test_a_bad_value_is_named(tmp_path: Path, text: str, words: str) -> None:
         load_settings(config(tmp_path, text), environment={})
 
 
-def test_a_sampler_in_this_process_cannot_sample_ahead(tmp_path: Path) -> None:
-    path = config(tmp_path, "[train.grpo]\nstaleness = 2")
-    with pytest.raises(
-        UsageError, match=r"grpo\.staleness = 2: .*nothing could be sampled meanwhile; set grpo\.staleness = 0"
-    ):
-        load_settings(path, environment={})
-    served = load_settings(path, ["train.engine.backend=vllm"], {})
-    assert served.train.grpo.staleness == 2
-    assert load_settings(path, ["train.method=sft"], {}).train.method == "sft"
-
-
 @pytest.mark.parametrize("override", ["seed", "=3", "train.sft.speed=1", "seed.x=1"])
 def test_a_bad_override_is_an_error(tmp_path: Path, override: str) -> None:
     with pytest.raises(UsageError):

@@ -42,6 +42,9 @@ class Filled:
 class Ahead:
     """Gives the trainer one step's groups after the other; a context, at whose end nothing is under way any more."""
 
+    wants_weights = True
+    """Each step's are of use to groups that are still to be sampled."""
+
     def __init__(self, feed: Feed, *, groups: int, staleness: int) -> None:
         """`groups` a step. One event loop serves all steps, for clients of servers live in it."""
         self.waited = 0.0

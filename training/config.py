@@ -98,7 +98,8 @@ class GrpoSettings(BaseModel):
     samples are learnt too, which rewards alone can't do. The paper's objective has no such thing."""
     staleness: int = Field(default=0, ge=0)
     """Optimiser steps that the weights which sample may be behind those that are trained; 0 = on-policy. With more, a
-    server samples the groups of so many later steps while the trainer is at work."""
+    server samples the groups of so many later steps while the trainer is at work, and the sampler in this process those
+    of staleness + 1 steps as one batch."""
 
 
 class EngineSettings(BaseModel):
@@ -158,11 +159,6 @@ class TrainSettings(BaseModel):
         if self.method == "grpo" and self.collect.rollouts < 2:
             raise ValueError(
                 "collect.rollouts = 1: a group needs at least 2 rollouts to compare; or set method = 'sft'"
-            )
-        if self.method == "grpo" and self.grpo.staleness and self.engine.backend == "transformers":
-            raise ValueError(
-                f"grpo.staleness = {self.grpo.staleness}: engine.backend = 'transformers' samples in the process that "
-                "trains, so nothing could be sampled meanwhile; set grpo.staleness = 0, or engine.backend = 'vllm'"
             )
         if self.sft.qlora and self.weights == "full":
             raise ValueError("sft.qlora: all weights are trained (weights = 'full'), and 4 bits can't be; remove one")

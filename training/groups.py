@@ -126,6 +126,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting for the policy."""
     env_seconds: float = 0.0
     """The rest of playing: sessions and rewards."""
+    served: int = 0
+    """Steps that the groups from `position` on have been used for already, where several are sampled at once."""
 
     @property
     def useful_share(self) -> float:
@@ -149,7 +151,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         equal = groups - kinds["informative"] - kinds["surplus"] - kinds["infra"]
         return {
             **{f"groups/{kind}": float(count) for kind, count in sorted(kinds.items())},
-            "zero_variance": equal / groups if groups else 0.0,
+            **({"zero_variance": equal / groups} if groups else {}),
             "seconds/sample": self.sample_seconds - before.sample_seconds,
             "seconds/environment": self.env_seconds - before.env_seconds,
         }

@@ -50,6 +50,7 @@ from store.errors import StoreError, UsageError
 from store.rows import Json
 from training import ranks
 from training.ahead import Ahead
+from training.at_once import AtOnce
 from training.checkpoint import refuse_other
 from training.config import TrainSettings
 from training.engine import Engine
@@ -194,7 +195,8 @@ def train_iteration(job: Job, feed: Feed, engine: Engine) -> tuple[Path | None, 
     if begun:
         feed.tally = begun[1].tally
     grpo = job.settings.grpo
-    with Ahead(feed, groups=grpo.groups, staleness=grpo.staleness) as ahead:
+    source = Ahead if engine.concurrent else AtOnce
+    with source(feed, groups=grpo.groups, staleness=grpo.staleness) as ahead:
         lead = Lead(feed=feed, engine=engine, ahead=ahead)
         try:
             steps = _train(told, lead)
@@ -329,7 +331,7 @@ class Lead:
 
     feed: Feed
     engine: Engine
-    ahead: Ahead
+    ahead: Ahead | AtOnce
     sync_seconds: float = 0.0
     cursor: Tally = field(default_factory=lambda: Tally())
     """As it stood before the groups of the next step were sampled."""
@@ -339,9 +341,10 @@ class Lead:
     """What is known already of the step that is taken next."""
 
     def next_groups(self, weights: Weights, job: Job, step: int) -> list[Group]:
-        waited = self.ahead.waited
-        with self.ahead.idle():
-            synced = self.engine.load(weights, version=job.version, step=step)
+        waited, synced = self.ahead.waited, 0.0
+        if self.ahead.wants_weights:
+            with self.ahead.idle():
+                synced = self.engine.load(weights, version=job.version, step=step)
         self.sync_seconds += synced
         self.figures = self.at_hand | {"seconds/sync": synced}
         filled = self.ahead.next(step)
