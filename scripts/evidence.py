@@ -40,7 +40,7 @@ policy = "smollm2"
 
 [seed_set]
 seeds = -1
-unguided = 160
+unguided = 200
 
 [train]
 method = "{method}"
@@ -50,15 +50,15 @@ threads = 1
 batch = 128
 
 [train.collect]
-tasks = 64
+tasks = 80
 rollouts = 4
 temperature = 0.8
 max_tokens = 32
 
 [train.grpo]
-groups = 8
-lr = 1.2e-3
-decay = 0.75
+staleness = 3
+lr = 8e-4
+decay = 0.85
 beta = 0.0
 demonstrate = true
 
