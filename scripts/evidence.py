@@ -50,7 +50,7 @@ threads = 1
 batch = 128
 
 [train.collect]
-tasks = 80
+tasks = 72
 rollouts = 4
 temperature = 0.8
 max_tokens = 32
@@ -66,6 +66,9 @@ demonstrate = true
 warm_tasks = 36
 warm_epochs = 1
 epochs = 2
+
+[mix]
+seed_floor = 0.6
 
 [validate]
 max_difficulty = 2.5
