@@ -66,11 +66,9 @@ class AtOnce:
         before = feed.tally
         found = run(feed.fill(self._groups * (self._staleness + 1), step - self._staleness))
         parts = [found[at : at + self._groups] for at in range(0, len(found), self._groups)]
+        filled = []
         for at, part in enumerate(parts):
             then = replace(before, served=at)
             # What sampling took is told with the first step of the batch.
-            self._ready.append(Filled(groups=part, before=then, after=then if at else feed.tally))
-        for _ in range(min(served, len(parts))):
-            self._ready.popleft()
-        if not self._ready:
-            self._ready.append(Filled(groups=[], before=feed.tally, after=feed.tally))
+            filled.append(Filled(groups=part, before=then, after=then if at else feed.tally))
+        self._ready.extend(filled[served:] or [Filled(groups=[], before=feed.tally, after=feed.tally)])
