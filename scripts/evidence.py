@@ -156,7 +156,8 @@ def read(space: Workspace, arm: str, seed: int) -> Result:
         seed=seed,
         seconds=store.query(f"select sum(seconds) from phase where run = ? and {looped}", [run_id])[0][0],
         tasks=store.query("select len(task_ids) from snapshot where run = ? and t = ?", [run_id, ROUNDS - 1])[0][0],
-        steps=max(count["steps"] for count in counts),
+        # GRPO counts on from iteration to iteration.
+        steps=(sum if arm == "sft" else max)(count["steps"] for count in counts),
         rollouts=sum(count["rollouts"] for count in counts),
         warm=items(space, 0),
         last=items(space, ROUNDS),
