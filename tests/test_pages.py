@@ -29,6 +29,7 @@ REFINED = {
     "advice": [("add", "example", 3), ("remove", "sentence", 2)],
     "roles": [{"role": "judge", "prompt_tokens": 1000, "completion_tokens": 234}],
     "failed": [{"sample": 5, "name": "s5", "error": '<img src=x onerror="document.title=1">'}],
+    "damaged": 0,
     "calls": 100,
     "spent_tokens": 1234,
     "cost": 0.0144,
