@@ -88,13 +88,7 @@ def test_killed_between_steps_that_were_sampled_at_once_it_goes_on_in_the_middle
     for root in (whole, broken):
         root.mkdir()
     assert finish(whole, AT_ONCE="2") == 0
-    process = start(broken, AT_ONCE="2")
-    second = broken / "checkpoints/.steps-0/checkpoint-2/cursor.json"
-    while not second.exists():
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.kill()
-    process.communicate()
+    kill_once_there_is(broken / "checkpoints/.steps-0/checkpoint-2/cursor.json", start(broken, AT_ONCE="2"))
     assert len(rollouts(broken)) < len(rollouts(whole))
     assert finish(broken, AT_ONCE="2") == 0
     same(broken, whole)
@@ -102,13 +96,7 @@ def test_killed_between_steps_that_were_sampled_at_once_it_goes_on_in_the_middle
 
 @pytest.mark.slow
 def test_killed_while_a_step_is_saved_it_goes_on_from_the_one_before(whole: Path, tmp_path: Path) -> None:
-    process = start(tmp_path)
-    half = tmp_path / "checkpoints/.steps-0/checkpoint-3"
-    while not half.exists():
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.kill()
-    process.communicate()
+    kill_once_there_is(tmp_path / "checkpoints/.steps-0/checkpoint-3", start(tmp_path))
     assert finish(tmp_path) == 0
     same(tmp_path, whole)
     assert not (tmp_path / "checkpoints/.steps-0").exists()
@@ -125,9 +113,18 @@ def test_a_disk_that_is_full_at_a_step_costs_that_step_only(whole: Path, tmp_pat
     same(tmp_path, whole)
 
 
+def kill_once_there_is(path: Path, process: subprocess.Popen[str]) -> None:
+    while not path.exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+
+
 def same(one: Path, other: Path) -> None:
-    assert [row[:-1] for row in rollouts(one)] == [row[:-1] for row in rollouts(other)]
-    for row, twin in zip(rollouts(one), rollouts(other), strict=True):
+    played, wanted = rollouts(one), rollouts(other)
+    assert [row[:-1] for row in played] == [row[:-1] for row in wanted]
+    for row, twin in zip(played, wanted, strict=True):
         assert row[-1] == pytest.approx(twin[-1], abs=1e-5)
     mine, theirs = weights(one), weights(other)
     assert mine.keys() == theirs.keys()
